@@ -1,0 +1,1 @@
+"""Torch models that the strategies run on."""
