@@ -1,0 +1,112 @@
+"""A real JupyterLab on loopback, and a page of the system's Chromium that is watched for stray requests and errors."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+ROOT = Path(__file__).resolve().parents[2]
+LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
+
+
+@dataclass
+class Watch:
+    """What a page asked for and complained about."""
+
+    hosts: set[str] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)
+
+    def attach(self, page) -> None:
+        """Listen to every request, console message and uncaught error of `page`."""
+        page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or ""))
+        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_answers(url: str, server: subprocess.Popen, deadline_s: float) -> None:
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        assert server.poll() is None, f"JupyterLab ended with {server.returncode}"
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    pytest.fail(f"JupyterLab did not answer within {deadline_s} s")
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a JupyterLab that `playbook lab` started in the checkout."""
+    port, home = free_port(), tmp_path_factory.mktemp("jupyter")
+    environment = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "PLAYBOOK_RUNS": str(home / "runs"),
+    }
+    command = [sys.executable, "-m", "playbook.cli", "lab", "--no-browser", f"--port={port}"]
+    options = ["--IdentityProvider.token=", "--ServerApp.allow_root=True", "--LabApp.news_url=None"]
+    log = (home / "log").open("w")
+    server = subprocess.Popen([*command, *options], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_until_answers(f"http://127.0.0.1:{port}/api", server, 60)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+        log.close()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator:
+    """One Chromium for the session."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def watch() -> Watch:
+    """Requests and errors of this test's pages."""
+    return Watch()
+
+
+@pytest.fixture
+def page(browser, watch: Watch) -> Iterator:
+    """A fresh page, 1500 px wide; after the test no request may have left loopback and no error may stand."""
+    context = browser.new_context(viewport={"width": 1500, "height": 1400}, device_scale_factor=1)
+    fresh = context.new_page()
+    fresh.set_default_timeout(60_000)
+    watch.attach(fresh)
+    yield fresh
+    context.close()
+    assert watch.hosts <= LOOPBACK, f"requests left loopback: {watch.hosts - LOOPBACK}"
+    assert not watch.errors, watch.errors
