@@ -1,0 +1,28 @@
+"""What is described: frozen value objects that check themselves. No torch, no arithmetic of programs."""
+
+from playbook.spec.cluster import Cluster, Gpu, Link, cluster, gpu, smallest_cluster
+from playbook.spec.layout import Layout
+from playbook.spec.model import Model, Parameter, model
+from playbook.spec.recipe import Recipe, recipe
+from playbook.spec.scenario import Scenario
+from playbook.spec.serving import Serving
+from playbook.spec.workload import Lora, Workload
+
+__all__ = [
+    "Cluster",
+    "Gpu",
+    "Layout",
+    "Link",
+    "Lora",
+    "Model",
+    "Parameter",
+    "Recipe",
+    "Scenario",
+    "Serving",
+    "Workload",
+    "cluster",
+    "gpu",
+    "model",
+    "recipe",
+    "smallest_cluster",
+]
