@@ -1,0 +1,100 @@
+"""Bytes, seconds and counts into text: the one place where numbers are rounded for people.
+
+Thin spaces group thousands and stand before units, minus is a true minus sign. GB is 10⁹ bytes, GiB is 2³⁰ bytes.
+"""
+
+import math
+
+THIN = "\N{THIN SPACE}"
+MINUS = "\N{MINUS SIGN}"
+GB = 10**9
+GIB = 2**30
+
+
+def thousands(number: float, decimals: int = 0) -> str:
+    """Write a number with its thousands apart.
+
+    Examples
+    --------
+    >>> thousands(32768) == "32\\u2009768"
+    True
+    """
+    return f"{number:,.{decimals}f}".replace(",", THIN).replace("-", MINUS)
+
+
+def _amount(value: float) -> str:
+    size = abs(value)
+    if size == 0:
+        return "0"
+    # Rounded first, so that 9.996 reads 10.0 and not 10.00.
+    decimals = 0 if round(size) >= 1000 else 1 if round(size, 2) >= 10 else 2
+    if decimals == 2 and size < 0.01:
+        return significant(value)
+    return thousands(value, decimals)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Write a number with that many significant digits, never in exponent form.
+
+    Examples
+    --------
+    >>> significant(0.0123456)
+    '0.0123'
+    """
+    if value == 0:
+        return "0"
+    order = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+    return thousands(round(value, digits - 1 - order), max(0, digits - 1 - order))
+
+
+def gb(size_bytes: float) -> str:
+    """Write bytes in GB (10⁹): two decimals, one from 10 GB on, none from 1 000 GB on."""
+    return f"{_amount(size_bytes / GB)}{THIN}GB"
+
+
+def gib(size_bytes: float) -> str:
+    """Write bytes in GiB (2³⁰), with the decimals of `gb`."""
+    return f"{_amount(size_bytes / GIB)}{THIN}GiB"
+
+
+def size(size_bytes: float) -> str:
+    """Write bytes in the decimal unit that fits: B, kB, MB, GB or TB.
+
+    Examples
+    --------
+    >>> size(327_680) == "328\\u2009kB"
+    True
+    """
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if abs(size_bytes) >= factor:
+            return f"{significant(size_bytes / factor)}{THIN}{unit}"
+    return f"{significant(size_bytes)}{THIN}B"
+
+
+def seconds(duration_s: float) -> str:
+    """Write a time with three significant digits in s, ms or µs.
+
+    Examples
+    --------
+    >>> seconds(0.00221) == "2.21\\u2009ms"
+    True
+    """
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(duration_s) >= factor:
+            return f"{significant(duration_s / factor)}{THIN}{unit}"
+    return f"{significant(duration_s / 1e-6)}{THIN}µs" if duration_s else f"0{THIN}s"
+
+
+def percent(fraction: float, signed: bool = False) -> str:
+    """Write a fraction in per cent with one decimal; `signed` writes the plus of a difference.
+
+    Examples
+    --------
+    >>> percent(-0.0731, signed=True) == "\\u22127.3\\u2009%"
+    True
+    """
+    text = thousands(100 * fraction, 1)
+    if text == f"{MINUS}0.0":
+        text = "0.0"
+    plus = "+" if signed and fraction > 0 and text != "0.0" else ""
+    return f"{plus}{text}{THIN}%"
