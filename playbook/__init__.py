@@ -1,6 +1,6 @@
 """Playbook: a lab bench for LLM parallelism.
 
-Importing it loads neither torch nor the widgets; each name is loaded from its home when it is first asked for.
+Importing it loads neither torch nor the widgets; a name is loaded from its home when it is first asked for.
 """
 
 import importlib

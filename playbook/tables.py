@@ -1,7 +1,7 @@
 """The four tables that every source reports into, with their closed sets of words.
 
-A row is keyed by scenario, rank and op, so that comparing two sources is a join. Instants are no closed set: one is
-read off the peak's row as its phase and owner, such as "B layers.78".
+A row is keyed by scenario, rank and op, so that comparing two sources is a join. Instants are no closed set:
+one is read off the peak's row as its phase and owner, such as "B layers.78".
 """
 
 from collections.abc import Iterable, Mapping

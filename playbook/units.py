@@ -1,6 +1,6 @@
 """Bytes, seconds and counts into text: the one place where numbers are rounded for people.
 
-Thin spaces group thousands and stand before units, minus is a true minus sign. GB is 10⁹ bytes, GiB is 2³⁰ bytes.
+Thin spaces group thousands and stand before units, minus is a true minus sign. GB is 10⁹ bytes, GiB 2³⁰.
 """
 
 import math

@@ -9,14 +9,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from playbook.spec.rules import whole
+
 # Keys that say nothing about sizes, bytes or arithmetic of training: tokens, generation, bookkeeping.
 BOOKKEEPING = frozenset(
-    "architectures auto_map bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id torch_dtype "
-    "dtype transformers_version use_cache initializer_range return_dict output_attentions output_hidden_states "
-    "_name_or_path name model_type pretraining_tp n_ctx task_specific_params summary_type summary_use_proj "
-    "summary_activation summary_proj_to_labels summary_first_dropout is_encoder_decoder chunk_size_feed_forward "
-    "id2label label2id problem_type tokenizer_class prefix finetuning_task gradient_checkpointing".split()
+    (
+        *("architectures", "auto_map", "model_type", "name", "_name_or_path", "transformers_version"),
+        *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id"),
+        *("torch_dtype", "dtype", "use_cache", "initializer_range", "pretraining_tp", "n_ctx", "return_dict"),
+        *("output_attentions", "output_hidden_states", "is_encoder_decoder", "chunk_size_feed_forward"),
+        *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels"),
+        *("summary_first_dropout", "task_specific_params", "tokenizer_class", "gradient_checkpointing"),
+        *("id2label", "label2id", "problem_type", "finetuning_task", "prefix"),
+    )
 )
+WANTED = "give a Hugging Face config.json"
 
 
 class Reader:
@@ -38,6 +45,10 @@ class Reader:
         self.read.add(key)
         value = self.values.get(key)
         return default if value is None else value
+
+    def size(self, key: str) -> int:
+        """Return a key's value, which must be there and be a whole number of at least 1."""
+        return whole(f"{self.name}: {key}", self.need(key))
 
     def has(self, key: str) -> bool:
         """Tell whether the file has the key, null included."""
@@ -97,7 +108,7 @@ def load_json(path: Path) -> dict[str, Any]:
             f"{path}: cannot be read ({error.strerror}); give a Hugging Face config.json"
         ) from None
     except ValueError as error:
-        raise ValueError(f"{path}: is not JSON ({error}); give a Hugging Face config.json") from None
+        raise ValueError(f"{path}: is not JSON ({error}); {WANTED}") from None
     if not isinstance(content, dict):
         raise ValueError(
             f"{path}: holds a {type(content).__name__}, not an object; give a Hugging Face config.json"
@@ -107,7 +118,7 @@ def load_json(path: Path) -> dict[str, Any]:
 
 def read_llama_like(reader: Reader) -> dict[str, Any]:
     """Sizes that Llama, Qwen 2 and 3, and Mistral write with the same keys."""
-    hidden, heads = reader.need("hidden_size"), reader.need("num_attention_heads")
+    hidden, heads = reader.size("hidden_size"), reader.size("num_attention_heads")
     reader.expect("hidden_act", "silu", "swish")
     reader.expect("attention_dropout", 0, 0.0)
     rope = reader.values.get("rope_parameters")
@@ -116,15 +127,15 @@ def read_llama_like(reader: Reader) -> dict[str, Any]:
         theta = reader.get("rope_parameters").get("rope_theta", theta)
     reader.expect("rope_scaling", None)
     return {
-        "layers": reader.need("num_hidden_layers"),
+        "layers": reader.size("num_hidden_layers"),
         "hidden": hidden,
         "heads": heads,
         "kv_heads": reader.get("num_key_value_heads", heads),
         "head_dim": reader.get("head_dim") or share(reader.name, hidden, heads),
-        "ffn": reader.need("intermediate_size"),
-        "vocabulary": reader.need("vocab_size"),
+        "ffn": reader.size("intermediate_size"),
+        "vocabulary": reader.size("vocab_size"),
         "tied": reader.get("tie_word_embeddings", False),
-        "max_sequence": reader.need("max_position_embeddings"),
+        "max_sequence": reader.size("max_position_embeddings"),
         "norm_epsilon": reader.get("rms_norm_eps", 1e-6),
         "rope_theta": theta,
     }
@@ -134,14 +145,14 @@ def share(name: str, hidden: int, heads: int) -> int:
     """Head dim where the file leaves it out: the features divided among the heads."""
     if hidden % heads:
         raise ValueError(
-            f"{name}: hidden_size={hidden} is not a multiple of num_attention_heads={heads} and there is no head_dim; "
-            "add head_dim"
+            f"{name}: hidden_size={hidden} is not a multiple of num_attention_heads={heads} "
+            "and there is no head_dim; add head_dim"
         )
     return hidden // heads
 
 
 def read_llama(reader: Reader) -> dict[str, Any]:
-    """Llama: `attention_bias` puts a bias on all four attention projections, `mlp_bias` on all three others."""
+    """Llama: `attention_bias` is for all four projections of attention, `mlp_bias` for the three others."""
     biased = reader.get("attention_bias", False)
     return {
         **read_llama_like(reader),
@@ -166,14 +177,14 @@ def read_qwen3(reader: Reader) -> dict[str, Any]:
 def qwen_window(reader: Reader) -> int | None:
     """Window of Qwen: the layers from `max_window_layers` on have one, if `use_sliding_window`."""
     window, first = reader.get("sliding_window"), reader.get("max_window_layers", 28)
-    layers = reader.need("num_hidden_layers")
+    layers = reader.size("num_hidden_layers")
     if not reader.get("use_sliding_window", False):
         reader.expect("layer_types", None, ["full_attention"] * layers)
         return None
     if 0 < first < layers:
         raise ValueError(
-            f"{reader.name}: max_window_layers={first} gives some of {layers} layers a window, which is not read yet; "
-            "use_sliding_window=false would be read"
+            f"{reader.name}: max_window_layers={first} gives some of {layers} layers a window, "
+            "which is not read yet; use_sliding_window=false would be read"
         )
     return window if first <= 0 else None
 
@@ -186,8 +197,8 @@ def read_mistral(reader: Reader) -> dict[str, Any]:
 
 def read_gpt2(reader: Reader) -> dict[str, Any]:
     """GPT-2: learned positions, LayerNorm, biases everywhere, a feed-forward part of four times the width."""
-    hidden, heads = reader.need("n_embd"), reader.need("n_head")
-    positions = reader.get("n_positions") or reader.need("n_ctx")
+    hidden, heads = reader.size("n_embd"), reader.size("n_head")
+    positions = reader.size("n_positions")
     reader.expect("activation_function", "gelu_new")
     for key in ("resid_pdrop", "embd_pdrop", "attn_pdrop"):
         reader.expect(key, 0, 0.0)
@@ -196,13 +207,13 @@ def read_gpt2(reader: Reader) -> dict[str, Any]:
     reader.expect("scale_attn_by_inverse_layer_idx", False)
     reader.expect("reorder_and_upcast_attn", False)
     return {
-        "layers": reader.need("n_layer"),
+        "layers": reader.size("n_layer"),
         "hidden": hidden,
         "heads": heads,
         "kv_heads": heads,
         "head_dim": share(reader.name, hidden, heads),
         "ffn": reader.get("n_inner", 4 * hidden),
-        "vocabulary": reader.need("vocab_size"),
+        "vocabulary": reader.size("vocab_size"),
         "max_sequence": positions,
         "positions": positions,
         "tied": reader.get("tie_word_embeddings", True),

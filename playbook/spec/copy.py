@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playbook.spec.scenario import Scenario
 
 SCHEMA = 1
+WANTED = "give what to_json() returned"
 PARTS = ("schema", "model", "workload", "layout", "cluster", "framework")
 
 
@@ -39,7 +40,7 @@ def parse(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"scenario is not JSON ({error}); give what to_json() returned") from None
+        raise ValueError(f"scenario is not JSON ({error}); {WANTED}") from None
     if not isinstance(content, dict):
         raise ValueError(
             f"scenario is a {type(content).__name__}, not an object; give what to_json() returned"
@@ -53,28 +54,29 @@ def from_dict(content: Mapping[str, Any]) -> "Scenario":
 
     known_keys("scenario", content, PARTS)
     if content.get("schema", SCHEMA) != SCHEMA:
-        raise ValueError(
-            f"schema={content['schema']} of the scenario is not read; this version reads {SCHEMA}"
-        )
+        raise ValueError(f"schema={content['schema']} of a scenario is not read; use schema={SCHEMA}")
     if "model" not in content:
         raise ValueError("scenario has no 'model'; it needs at least that")
     given = content["model"]
+    layout = build(Layout, content.get("layout", {}))
     workload = dict(content.get("workload", {}))
     if isinstance(workload.get("lora"), Mapping):
         workload["lora"] = build(Lora, workload["lora"])
     return Scenario(
         build(Model, given) if isinstance(given, Mapping) and "layers" in given else model(given),
         build(Workload, workload),
-        build(Layout, content.get("layout", {})),
-        read_cluster(content.get("cluster")),
+        layout,
+        read_cluster(content.get("cluster"), layout),
         framework=content.get("framework", "textbook"),
     )
 
 
-def read_cluster(content: Any) -> Cluster | None:
-    """Make a cluster from its name or its plain data."""
-    if content is None or isinstance(content, str | Cluster):
-        return content if content is None else cluster(content)
+def read_cluster(content: Any, layout: Layout) -> Cluster:
+    """Make a cluster from its name or its plain data; without either, the smallest one for the layout."""
+    if content is None:
+        return smallest_cluster(layout.world)
+    if isinstance(content, str):
+        return cluster(content)
     parts = {"gpu": Gpu, "intra": Link, "inter": Link}
     return build(Cluster, {k: build(parts[k], v) if k in parts else v for k, v in content.items()})
 
@@ -135,8 +137,8 @@ def as_command(scenario: "Scenario", command: str) -> str:
     source = preset or scenario.model.source
     if not preset and not source.endswith(".json"):
         raise ValueError(
-            f"model {scenario.model.name!r} is neither a preset nor read from a file, so no command can name it; "
-            "write its config.json and read that with pb.model(path)"
+            f"model {scenario.model.name!r} is neither a preset nor read from a file, so no "
+            "command can name it; write its config.json and read that with pb.model(path)"
         )
     words = ["playbook", command, "--model", source]
     for record in (scenario.workload, scenario.layout):

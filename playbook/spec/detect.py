@@ -18,9 +18,7 @@ def detect() -> Cluster:
     preset = preset_name(name)
     if preset is None:
         known = ", ".join(presets.names("gpus"))
-        raise ValueError(
-            f"GPU {name!r} has no preset; presets are {known}; describe it with Gpu(...) and Cluster(...)"
-        )
+        raise ValueError(f"GPU {name!r} has no preset ({known}); describe it with Gpu(...) and Cluster(...)")
     base = of_nodes(1, len(found), preset)
     return replace(
         base, gpu=replace(base.gpu, memory_bytes=memory_bytes), source=f"this machine: {name}; {base.source}"
@@ -40,9 +38,9 @@ def preset_name(product: str) -> str | None:
 
 
 def nvidia_gpus() -> list[tuple[str, int]]:
-    """Return name and memory in bytes of each NVIDIA GPU that the driver reports; none without driver or library."""
+    """Return name and memory in bytes of each NVIDIA GPU; none without driver or library."""
     try:
-        import pynvml
+        import pynvml  # pyright: ignore[reportMissingImports]
     except ImportError:
         return []
     try:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from playbook.spec.rules import choice, flag, settle, whole
+from playbook.spec.rules import choice, divisors, flag, settle, whole
 
 DEGREES = ("dp", "tp", "pp", "cp", "ep", "etp", "dp_replicate")
 V_SCHEDULES = ("zbv", "v-half", "v-min", "dualpipe-v")
@@ -29,7 +29,7 @@ class Layout:
     dp, tp, pp, cp, ep
         Data, tensor, pipeline, context and expert parallel degrees. `dp` leaves CP ranks out.
     zero
-        ZeRO stage 0 to 3: nothing, optimizer state, gradients too, parameters too are shared among data-parallel ranks.
+        ZeRO stage 0 to 3: data-parallel ranks share nothing, optimizer state, gradients too, parameters too.
     sequence_parallel
         Split the norms' activations along the sequence inside the TP group (Megatron style).
     schedule
@@ -39,7 +39,7 @@ class Layout:
     dp_replicate
         Replicas among the `dp` ranks (HSDP): state is shared inside each and copied between them.
     ep_rule
-        "folded": EP re-cuts ranks that exist, so ep divides dp · cp · tp / etp. "independent": EP is its own factor.
+        "folded": it re-cuts ranks that exist, so ep divides dp · cp · tp / etp; "independent" makes it a factor.
     etp
         Tensor parallel degree inside an expert.
     reshard
@@ -93,12 +93,11 @@ class Layout:
         if self.schedule in ONE_CHUNK and chunks > 1:
             several = ", ".join(name for name in SCHEDULES if name not in ONE_CHUNK)
             raise ValueError(
-                f"chunks={chunks} but schedule {self.schedule} holds one chunk a rank; use chunks=1 or one of {several}"
+                f"chunks={chunks} but schedule {self.schedule} holds one chunk a rank; "
+                f"use chunks=1 or one of {several}"
             )
         if self.schedule in V_SCHEDULES and chunks != 2:
-            raise ValueError(
-                f"chunks={chunks} but schedule {self.schedule} has the shape of a V; use chunks=2"
-            )
+            raise ValueError(f"chunks={chunks} but schedule {self.schedule} is shaped like a V; use chunks=2")
 
     def _settle_stage_layers(self) -> None:
         if self.stage_layers is None:
@@ -107,22 +106,24 @@ class Layout:
         settle(self, stage_layers=counts)
         if len(counts) != self.stages:
             raise ValueError(
-                f"stage_layers has {len(counts)} numbers but pp={self.pp} x chunks={self.chunks} = {self.stages} stages; "
-                f"give {self.stages} numbers"
+                f"stage_layers has {len(counts)} numbers but pp={self.pp} x chunks={self.chunks} = "
+                f"{self.stages} stages; give {self.stages} numbers"
             )
 
     def _check_groups(self) -> None:
         if self.dp % self.dp_replicate:
             raise ValueError(
-                f"dp_replicate={self.dp_replicate} does not divide dp={self.dp}; replicas are equal groups of dp ranks"
+                f"dp_replicate={self.dp_replicate} does not divide dp={self.dp}; "
+                f"use one of {', '.join(map(str, divisors(self.dp)))}"
             )
         if self.ep_rule == "independent":
             return
         ranks = self.dp * self.cp * self.tp
         if ranks % (self.ep * self.etp):
+            works = ", ".join(map(str, divisors(ranks)))
             raise ValueError(
-                f"ep={self.ep} x etp={self.etp} does not divide dp={self.dp} x cp={self.cp} x tp={self.tp} = {ranks}; "
-                f"with ep_rule='folded' it must; use ep_rule='independent' or an ep that divides {ranks // math.gcd(ranks, self.etp)}"
+                f"ep={self.ep} x etp={self.etp} does not divide dp={self.dp} x cp={self.cp} x tp={self.tp} = "
+                f"{ranks}, as ep_rule=folded asks; use ep_rule=independent, or etp=1 and ep in {works}"
             )
 
     @property
@@ -132,7 +133,7 @@ class Layout:
 
     @property
     def axes(self) -> tuple[tuple[str, int], ...]:
-        """Mesh axes with their degrees, innermost first; an independent expert axis lies between cp and dp."""
+        """Mesh axes and degrees, innermost first; an independent expert axis lies between cp and dp."""
         expert = (("ep", self.ep),) if self.ep_rule == "independent" else ()
         return (("tp", self.tp), ("cp", self.cp), *expert, ("dp", self.dp), ("pp", self.pp))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from playbook.spec import presets
 from playbook.spec.config import read_config
-from playbook.spec.rules import choice, flag, positive, settle, text, whole
+from playbook.spec.rules import choice, divisors, flag, positive, settle, text, whole
 
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "gpt2")
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "max_sequence")
@@ -101,8 +101,8 @@ class Model:
         settle(self, ignored_keys=tuple(self.ignored_keys))
         if self.heads % self.kv_heads:
             raise ValueError(
-                f"kv_heads={self.kv_heads} does not divide heads={self.heads}; each key-value head serves a whole "
-                f"number of query heads, so use a divisor of {self.heads}"
+                f"kv_heads={self.kv_heads} does not divide heads={self.heads}; "
+                f"use one of {', '.join(map(str, divisors(self.heads)))}"
             )
 
     @classmethod
@@ -119,8 +119,8 @@ class Model:
     def block_parameters(self) -> tuple[Parameter, ...]:
         """Weights of one layer, in module order, names relative to the layer.
 
-        The names are those of Hugging Face's Llama for every family, so that one layer means one thing: GPT-2's fused
-        `c_attn` is listed as its three projections, and shapes are (out, in).
+        The names are those of Hugging Face's Llama for every family, so that one layer means one thing:
+        GPT-2's fused `c_attn` is listed as its three projections, and shapes are (out, in).
         """
         query, key = self.heads * self.head_dim, self.kv_heads * self.head_dim
         attention = [
@@ -175,7 +175,7 @@ class Model:
 
     @property
     def active_without_input_embedding(self) -> int:
-        """Elements that one token uses, without a token table that is only looked up; a tied one is the head too."""
+        """Elements a token uses, less a token table that is only looked up (a tied one is the head)."""
         return self.parameters - (0 if self.tied else self.vocabulary * self.hidden)
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2) -> float:

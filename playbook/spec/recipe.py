@@ -46,7 +46,7 @@ class Recipe:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes per parameter that stay from step to step, gradient included (16 for the usual mixed precision)."""
+        """Bytes per parameter that stay from step to step, gradient included (16 in mixed precision)."""
         return self.parameter_bytes + self.gradient_bytes + self.optimizer_bytes
 
     @property

@@ -1,6 +1,7 @@
 """A scenario: model, workload, layout, cluster and framework, checked together."""
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,9 +129,7 @@ def check_tensor_parallel(model: Model, layout: Layout) -> None:
     """Refuse a TP degree that does not divide heads, feed-forward features and vocabulary."""
     tp, heads = layout.tp, model.kv_heads
     sizes = (("heads", model.heads), ("ffn", model.ffn), ("vocabulary", model.vocabulary))
-    works = [
-        d for d in divisors(model.heads) if all(size % d == 0 for _, size in sizes) and kv_fits(d, heads)
-    ]
+    works = [d for d in divisors(math.gcd(*(size for _, size in sizes))) if kv_fits(d, heads)]
     for name, size in sizes:
         if size % tp:
             refuse_tp(model, tp, f"does not divide {name}={size}", works)
@@ -153,22 +152,22 @@ def check_stages(model: Model, layout: Layout) -> None:
     if layout.stage_layers is not None:
         if sum(layout.stage_layers) != model.layers:
             raise ValueError(
-                f"stage_layers add up to {sum(layout.stage_layers)} but {model.name} has {model.layers} layers; "
-                f"give {layout.stages} numbers whose sum is {model.layers}"
+                f"stage_layers add up to {sum(layout.stage_layers)} but {model.name} has {model.layers} "
+                f"layers; give {layout.stages} numbers whose sum is {model.layers}"
             )
         return
     if layout.stages > model.layers:
         raise ValueError(
-            f"pp={layout.pp} x chunks={layout.chunks} = {layout.stages} stages but {model.name} has {model.layers} "
-            f"layers; use at most {model.layers} stages"
+            f"pp={layout.pp} x chunks={layout.chunks} = {layout.stages} stages but {model.name} has "
+            f"{model.layers} layers; use at most {model.layers} stages"
         )
     if model.layers % layout.stages:
         base, more = divmod(model.layers, layout.stages)
         uneven = ",".join([str(base + 1)] * more + [str(base)] * (layout.stages - more))
         works = ", ".join(str(d) for d in divisors(model.layers) if d <= 4 * layout.stages)
         raise ValueError(
-            f"pp={layout.pp} x chunks={layout.chunks} = {layout.stages} stages do not divide layers={model.layers}; "
-            f"stages of {works} would, or uneven ones: stage_layers={uneven}"
+            f"pp={layout.pp} x chunks={layout.chunks} = {layout.stages} stages do not divide layers="
+            f"{model.layers} of {model.name}; use {works} stages, or uneven ones: stage_layers={uneven}"
         )
 
 
@@ -181,10 +180,9 @@ def check_sequence(model: Model, workload: Workload, layout: Layout) -> None:
         )
     if layout.cp > 1:
         pieces = 2 * layout.cp if layout.cp_split == "zigzag" else layout.cp
-        divides(f"cp ({layout.cp_split}: pieces)", pieces, "sequence", workload.sequence)
+        name = "2 x cp (cp_split zigzag)" if pieces > layout.cp else "cp"
+        divides(name, pieces, "sequence", workload.sequence)
     if layout.sequence_parallel:
         if layout.tp == 1:
-            raise ValueError(
-                "sequence_parallel=True but tp=1; it splits inside the TP group, so use tp=2 or more"
-            )
-        divides("tp", layout.tp * layout.cp, "sequence", workload.sequence)
+            raise ValueError("sequence_parallel=True but tp=1; it splits among TP ranks, so use tp=2 or more")
+        divides("tp x cp", layout.tp * layout.cp, "sequence", workload.sequence)

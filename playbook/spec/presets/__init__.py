@@ -11,14 +11,16 @@ FOLDERS = ("models", "gpus", "clusters")
 @cache
 def names(folder: str) -> tuple[str, ...]:
     """Return the presets that a folder holds, in the order of their names."""
-    entries = (files(__package__) / folder).iterdir()
+    entries = (files("playbook.spec.presets") / folder).iterdir()
     return tuple(sorted(e.name.removesuffix(".json") for e in entries if e.name.endswith(".json")))
 
 
 @cache
 def load(folder: str, name: str) -> dict[str, Any]:
     """Return what a preset's file holds, with its `name`."""
-    content = json.loads((files(__package__) / folder / f"{name}.json").read_text(encoding="utf-8"))
+    content = json.loads(
+        (files("playbook.spec.presets") / folder / f"{name}.json").read_text(encoding="utf-8")
+    )
     return {"name": name, **content}
 
 
