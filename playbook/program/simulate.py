@@ -1,0 +1,189 @@
+"""A pipeline's order, run through the event engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playbook.program.engine import run_streams
+from playbook.program.simulation import KINDS, Simulation
+from playbook.spec import Link
+
+Cost = float | Sequence[float]
+"""One number for all stages, or one for each."""
+
+Orders = Sequence[Sequence[tuple[int, str, int]]]
+"""Each rank's (stage, kind, micro-batch) in order; `playbook.schedules.Action` is such a tuple."""
+
+_F, _B, _I, _W = range(len(KINDS))
+_CODES = {name: code for code, name in enumerate(KINDS)}
+
+
+def simulate(
+    orders: Orders,
+    placement: Sequence[int],
+    *,
+    forward: Cost = 1.0,
+    backward_input: Cost = 1.0,
+    backward_weight: Cost = 1.0,
+    backward: Cost | None = None,
+    comm: Cost = 0.0,
+    link: Link | None = None,
+    message_bytes: Cost = 0.0,
+    blocking_send: bool = False,
+) -> Simulation:
+    """Time each rank's order of actions.
+
+    Parameters
+    ----------
+    orders
+        Each rank's actions (stage, kind, micro-batch) in the order in which it runs them.
+    placement
+        Rank of each stage.
+    forward, backward_input, backward_weight
+        Cost of one chunk, in any one unit; or one cost for each stage.
+    backward
+        Cost of a fused backward; backward_input + backward_weight if not given.
+    comm
+        Delay between a producer's end and the earliest start of its consumer on another rank; or one for each
+        border between stages s and s + 1. It occupies neither rank.
+    link, message_bytes
+        Instead of `comm`: latency + bytes / bandwidth, with the bytes of one message or one for each border.
+    blocking_send
+        The sender's rank is occupied until its message has arrived.
+
+    Raises
+    ------
+    ValueError
+        If costs do not fit the stages, an action is missing, or the order deadlocks (the cycle is named).
+
+    Notes
+    -----
+    F of a stage waits for F of the stage before, B or I for B or I of the stage after, W for its own I.
+    """
+    stages = len(placement)
+    rank, stage, kind, microbatch = _flatten(orders)
+    _check_placement(rank, stage, np.asarray(placement))
+    duration = _costs(stages, forward, backward, backward_input, backward_weight)[kind, stage]
+    waiter, awaited = _waits(stages, stage, kind, microbatch, rank)
+    border = _border_delays(stages, comm, link, message_bytes)
+    delays = np.where(rank[waiter] == rank[awaited], 0.0, border[np.minimum(stage[waiter], stage[awaited])])
+    holds = np.zeros(rank.size)
+    if blocking_send:
+        np.maximum.at(holds, awaited, delays)
+    start = run_streams(
+        duration,
+        rank,
+        (waiter, awaited),
+        delays=delays,
+        holds=holds,
+        describe=lambda row: f"{stage[row]}{KINDS[kind[row]]}{microbatch[row]}",
+        describe_stream="rank {}".format,
+    )
+    return Simulation(
+        start=start,
+        duration=duration,
+        rank=rank,
+        stage=stage,
+        microbatch=microbatch,
+        kind=kind,
+        bounds=tuple(np.searchsorted(rank, range(len(orders) + 1)).tolist()),
+    )
+
+
+def _flatten(orders: Orders) -> tuple[NDArray[np.int64], ...]:
+    """Rank, stage, kind and micro-batch of every action, rank by rank."""
+    for rank, order in enumerate(orders):
+        if not order:
+            raise ValueError(f"rank {rank} has no action; give every rank at least one, as in 0F0")
+    if not orders:
+        raise ValueError(
+            "the order has no rank; give each rank's actions, as in [[(0, 'F', 0), (0, 'B', 0)]]"
+        )
+    ranks = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
+    stage, kind, microbatch = zip(*chain.from_iterable(orders), strict=True)
+    codes = [_CODES[name] for name in kind]
+    return ranks, *(np.array(column, dtype=np.int64) for column in (stage, codes, microbatch))
+
+
+def _check_placement(rank: NDArray[np.int64], stage: NDArray[np.int64], placement: NDArray[np.int64]) -> None:
+    if int(stage.max()) >= placement.size:
+        raise ValueError(f"stage {stage.max()} runs, but the placement has {placement.size} stages from 0")
+    wrong = np.flatnonzero(placement[stage] != rank)
+    if wrong.size:
+        s, r = int(stage[wrong[0]]), int(rank[wrong[0]])
+        raise ValueError(f"rank {r} runs stage {s}, but the placement gives it to rank {placement[s]}")
+
+
+def _per(what: str, cost: Cost, count: int, places: str) -> NDArray[np.float64]:
+    """One cost for each place from one number or a sequence."""
+    values = np.asarray(cost, dtype=np.float64)
+    if values.ndim > 1 or (values.ndim == 1 and values.size != count):
+        raise ValueError(f"{what} has {values.size} values for {count} {places}; give one number, or {count}")
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise ValueError(f"{what}={cost}; use finite numbers, 0 or more")
+    return np.broadcast_to(values, (count,))
+
+
+def _costs(stages: int, forward: Cost, backward: Cost | None, i: Cost, w: Cost) -> NDArray[np.float64]:
+    """Kind × stage → cost."""
+    backward_input = _per("backward_input", i, stages, "stages")
+    backward_weight = _per("backward_weight", w, stages, "stages")
+    fused = backward_input + backward_weight
+    if backward is not None:
+        fused = _per("backward", backward, stages, "stages")
+    return np.stack((_per("forward", forward, stages, "stages"), fused, backward_input, backward_weight))
+
+
+def _border_delays(stages: int, comm: Cost, link: Link | None, message_bytes: Cost) -> NDArray[np.float64]:
+    """Delay over each border between stages s and s + 1; one more so that a single stage has an entry."""
+    borders = stages - 1
+    delay = _per("comm", comm, borders, "borders between stages")
+    if link is not None:
+        if np.any(delay):
+            raise ValueError(f"comm={comm} and a link are both given; leave one of them out")
+        size = _per("message_bytes", message_bytes, borders, "borders between stages")
+        delay = np.array([link.seconds(one) for one in size.tolist()])
+    return np.append(delay, 0.0)
+
+
+def _waits(
+    stages: int,
+    stage: NDArray[np.int64],
+    kind: NDArray[np.int64],
+    microbatch: NDArray[np.int64],
+    rank: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs (waiter, awaited).
+
+    Waits for a row that stands earlier on the same rank hold anyway and are left out.
+    """
+    row_of = np.full((len(KINDS), stages, int(microbatch.max()) + 1), -1, dtype=np.int64)
+    rows = np.arange(stage.size)
+    row_of[kind, stage, microbatch] = rows
+    backward_of = np.maximum(row_of[_B], row_of[_I])
+    forward, through, weight = kind == _F, (kind == _B) | (kind == _I), kind == _W
+    needs = (
+        (forward & (stage > 0), row_of[_F], -1, "F"),
+        (through & (stage < stages - 1), backward_of, 1, "B or I"),
+        (through, row_of[_F], 0, "F"),
+        (weight, row_of[_I], 0, "I"),
+    )
+    waiters, awaiteds = [], []
+    for who, table, step, word in needs:
+        waiter = rows[who]
+        awaited = table[stage[who] + step, microbatch[who]]
+        if awaited.size and awaited.min() < 0:
+            first = int(np.argmin(awaited))
+            s, m = int(stage[who][first]), int(microbatch[who][first])
+            raise ValueError(
+                f"{s}{KINDS[int(kind[who][first])]}{m} needs {word} of micro-batch {m} on stage {s + step}, "
+                f"which no rank runs"
+            )
+        far = (rank[waiter] != rank[awaited]) | (awaited > waiter)
+        waiters.append(waiter[far])
+        awaiteds.append(awaited[far])
+    return np.concatenate(waiters), np.concatenate(awaiteds)
