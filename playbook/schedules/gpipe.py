@@ -1,0 +1,37 @@
+"""GPipe: all forwards, then all backwards."""
+
+from __future__ import annotations
+
+from playbook.schedules.action import Action
+from playbook.schedules.plan import Plan, no_objection
+
+
+def orders(ranks: int, microbatches: int, chunks: int) -> list[list[Action]]:
+    """Every rank runs its m forwards and then its m backwards, first in, first out."""
+    return [
+        [Action(rank, kind, microbatch) for kind in "FB" for microbatch in range(microbatches)]
+        for rank in range(ranks)
+    ]
+
+
+def idle(ranks: int, microbatches: int, chunks: int, forward: float, backward: float) -> float:
+    """(p − 1)(F + B): the pipeline fills once and drains once."""
+    return (ranks - 1) * (forward + backward)
+
+
+def one_chunk(ranks: int, microbatches: int, chunks: int) -> str | None:
+    """Refuse several chunks a rank."""
+    if chunks == 1:
+        return None
+    return f"chunks={chunks}: this schedule gives a rank one chunk; use chunks=1, or interleaved-1f1b"
+
+
+PLAN = Plan(
+    name="gpipe",
+    summary="all forwards, then all backwards",
+    source="Huang et al., GPipe, 2019, section 2.3",
+    orders=orders,
+    idle=idle,
+    refuse=one_chunk,
+    rules={"torch": no_objection},
+)

@@ -1,0 +1,121 @@
+"""Orders of actions from elsewhere: torch's compute-only CSV, and the checks that an order is whole."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from playbook.schedules.action import Action
+
+Orders = Sequence[Sequence[Action]]
+"""Each rank's actions in the order in which it runs them."""
+
+
+def read_orders(path: str | Path) -> tuple[tuple[Action, ...], ...]:
+    """Read a CSV with one row a rank and one action a cell; empty cells (waiting) are left out.
+
+    The format is the compute-only one of torch.distributed.pipelining.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or a cell is no action; the text names row and column.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"{path}: there is no such file; give a CSV with one row a rank, as in 0F0,0F1,0B0,0B1"
+        )
+    with path.open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.reader(lines) if row]
+    return tuple(_parse_row(path, number, row) for number, row in enumerate(rows, start=1))
+
+
+def _parse_row(path: Path, number: int, row: list[str]) -> tuple[Action, ...]:
+    order = []
+    for column, cell in enumerate(row, start=1):
+        if not cell.strip():
+            continue
+        try:
+            order.append(Action.parse(cell))
+        except ValueError as error:
+            raise ValueError(f"{path}, row {number}, column {column}: {error}") from None
+    return tuple(order)
+
+
+def orders_as_csv(orders: Orders) -> str:
+    """Write orders as torch's compute-only CSV, one row a rank."""
+    return "".join(",".join(map(str, order)) + "\n" for order in orders)
+
+
+def placement_of(orders: Orders) -> tuple[int, ...]:
+    """Read off which rank owns each stage.
+
+    Raises
+    ------
+    ValueError
+        If a rank has no action, a stage is run by two ranks, or a stage number is left out.
+    """
+    owner: dict[int, int] = {}
+    for rank, order in enumerate(orders):
+        if not order:
+            raise ValueError(f"rank {rank} has no action; every rank of an order runs at least one stage")
+        for stage in {action.stage for action in order}:
+            if owner.setdefault(stage, rank) != rank:
+                raise ValueError(
+                    f"stage {stage} is run by ranks {owner[stage]} and {rank}; a stage belongs to one rank"
+                )
+    missing = sorted(set(range(len(owner))) - set(owner))
+    if missing or not owner:
+        raise ValueError(f"stage {missing[0] if missing else 0} is run by no rank; number the stages from 0")
+    return tuple(owner[stage] for stage in range(len(owner)))
+
+
+def check_orders(orders: Orders, stages: int, microbatches: int) -> None:
+    """Check that every micro-batch goes once through every stage and direction.
+
+    A backward is either fused (B) or split (I, then W), the same way for one micro-batch on one stage.
+
+    Raises
+    ------
+    ValueError
+        If one is missing, runs twice, or runs before what it needs on its own rank.
+    """
+    for rank, order in enumerate(orders):
+        _check_repeats(rank, order)
+        position = {action: place for place, action in enumerate(order)}
+        for stage in sorted({action.stage for action in order}):
+            for microbatch in range(microbatches):
+                _check_trip(rank, stage, microbatch, position)
+        for action in order:
+            if action.microbatch >= microbatches or action.stage >= stages:
+                raise ValueError(
+                    f"rank {rank} runs {action}, outside {stages} stages and {microbatches} micro-batches"
+                )
+
+
+def _check_repeats(rank: int, order: Sequence[Action]) -> None:
+    action, count = Counter(order).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"rank {rank} runs {action} {count} times; each action runs once")
+
+
+def _check_trip(rank: int, stage: int, microbatch: int, position: dict[Action, int]) -> None:
+    fused = Action(stage, "B", microbatch) in position
+    split = Action(stage, "I", microbatch) in position or Action(stage, "W", microbatch) in position
+    if fused and split:
+        raise ValueError(
+            f"rank {rank} runs {stage}B{microbatch} and also {stage}I{microbatch} or {stage}W{microbatch}; "
+            f"a backward is fused (B) or split (I and W), not both"
+        )
+    trip = [Action(stage, kind, microbatch) for kind in ("FIW" if split else "FB")]
+    for action in trip:
+        if action not in position:
+            raise ValueError(
+                f"rank {rank} never runs {action}; a micro-batch goes once through every stage, both ways"
+            )
+    for earlier, later in zip(trip, trip[1:], strict=False):
+        if position[earlier] > position[later]:
+            raise ValueError(f"rank {rank} runs {later} before {earlier}, which it needs; swap them")

@@ -1,0 +1,187 @@
+"""A pipeline schedule at a size: what each rank runs, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from playbook.schedules.action import Action
+from playbook.schedules.orders import Orders, check_orders, orders_as_csv, placement_of, read_orders
+from playbook.schedules.registry import check_framework, find_plan
+
+if TYPE_CHECKING:
+    from playbook.program.simulation import Simulation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Each rank's actions in order.
+
+    Examples
+    --------
+    >>> s = schedule("1f1b", stages=2, microbatches=2)
+    >>> print(s.to_csv(), end="")
+    0F0,0F1,0B0,0B1
+    1F0,1B0,1F1,1B1
+    >>> s.warmup
+    (1, 0)
+    """
+
+    name: str
+    stages: int
+    """Pipeline ranks p."""
+    microbatches: int
+    """Micro-batches m of one optimizer step."""
+    chunks: int
+    """Stages that each rank owns, v."""
+    placement: tuple[int, ...]
+    """Rank of each of the p · v stages."""
+    orders: tuple[tuple[Action, ...], ...]
+    """Each rank's actions in the order in which it runs them."""
+    note: str | None = None
+    """What a textbook formula says wrongly at this size, in words; None if nothing."""
+
+    @property
+    def warmup(self) -> tuple[int, ...]:
+        """Per rank, the forwards before the one that is followed by the rank's first backward."""
+        return tuple(_leading_forwards(order) - 1 for order in self.orders)
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Write the order as torch's compute-only CSV, one row a rank; to `path` too if given."""
+        text = orders_as_csv(self.orders)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def simulate(
+        self,
+        *,
+        forward: float | Sequence[float] = 1.0,
+        backward_input: float | Sequence[float] = 1.0,
+        backward_weight: float | Sequence[float] = 1.0,
+        backward: float | Sequence[float] | None = None,
+        comm: float | Sequence[float] = 0.0,
+        **options: Any,
+    ) -> Simulation:
+        """Time this order; the arguments are those of `playbook.program.simulate.simulate`.
+
+        Parameters
+        ----------
+        forward, backward_input, backward_weight
+            Cost of one chunk, in any one unit; or one cost for each stage.
+        backward
+            Cost of a fused backward; backward_input + backward_weight if not given.
+        comm
+            Delay between a producer's end and the earliest start of its consumer on another rank, same unit.
+        options
+            `link`, `message_bytes`, `blocking_send`.
+        """
+        # The one import that points upwards: an order is data, and the engine knows nothing of this folder.
+        from playbook.program.simulate import simulate
+
+        return simulate(
+            self.orders,
+            self.placement,
+            forward=forward,
+            backward_input=backward_input,
+            backward_weight=backward_weight,
+            backward=backward,
+            comm=comm,
+            **options,
+        )
+
+
+def _leading_forwards(order: Sequence[Action]) -> int:
+    return next((place for place, action in enumerate(order) if action.kind != "F"), len(order))
+
+
+def schedule(
+    name: str | Path,
+    stages: int | None = None,
+    microbatches: int | None = None,
+    chunks: int | None = None,
+    framework: str | None = None,
+) -> Schedule:
+    """Make a schedule by name, or read one from a CSV file.
+
+    Parameters
+    ----------
+    name
+        A schedule of the folder, in any case, or a path ending in `.csv`.
+    stages
+        Pipeline ranks p, at least 1. A CSV says its own; if given too, they must agree.
+    microbatches
+        Micro-batches m of one step, at least 1. As above.
+    chunks
+        Stages of each rank, v; the schedule's own default if not given.
+    framework
+        Apply this framework's conditions too; without it only sizes that have no order are refused.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, a size that has no order, or one that the framework refuses.
+    """
+    if str(name).lower().endswith(".csv"):
+        return _from_csv(Path(name), {"stages": stages, "microbatches": microbatches, "chunks": chunks})
+    plan = find_plan(str(name))
+    p, m = _count("stages", stages), _count("microbatches", microbatches)
+    v = _count("chunks", plan.default_chunks if chunks is None else chunks)
+    refusal = plan.refuse(p, m, v)
+    if refusal:
+        raise ValueError(refusal)
+    check_framework(plan, framework, p, m, v)
+    return Schedule(
+        name=plan.name,
+        stages=p,
+        microbatches=m,
+        chunks=v,
+        placement=plan.placement(p, v),
+        orders=tuple(map(tuple, plan.orders(p, m, v))),
+        note=plan.note(p, m, v),
+    )
+
+
+def _count(what: str, value: int | None) -> int:
+    if value is None:
+        raise ValueError(f"{what} is missing; a schedule by name needs it, as in schedule('1f1b', 4, 16)")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what}={value!r} is no whole number; use 1 or more")
+    if value < 1:
+        raise ValueError(f"{what}={value}; use 1 or more")
+    return int(value)
+
+
+def _from_csv(path: Path, given: dict[str, int | None]) -> Schedule:
+    orders = read_orders(path)
+    made = schedule_from_orders(orders, name=path.name)
+    for what, value in given.items():
+        found = getattr(made, what)
+        if value is not None and value != found:
+            raise ValueError(f"{what}={value} but {path} has {found}; leave {what} out, or give {found}")
+    return made
+
+
+def schedule_from_orders(orders: Orders, name: str = "own order") -> Schedule:
+    """Make a schedule of each rank's actions, checked to be whole.
+
+    Raises
+    ------
+    ValueError
+        If a micro-batch misses a stage or direction, or runs twice.
+    """
+    if not orders:
+        raise ValueError("the order has no rank; give one row a rank, as in 0F0,0F1,0B0,0B1")
+    placement = placement_of(orders)
+    microbatches = 1 + max(action.microbatch for order in orders for action in order)
+    check_orders(orders, len(placement), microbatches)
+    return Schedule(
+        name=name,
+        stages=len(orders),
+        microbatches=microbatches,
+        chunks=max(placement.count(rank) for rank in range(len(orders))),
+        placement=placement,
+        orders=tuple(map(tuple, orders)),
+    )

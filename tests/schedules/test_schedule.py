@@ -1,0 +1,88 @@
+import pytest
+
+from playbook.schedules import Action, schedule, schedule_from_orders
+
+
+def test_an_order_written_as_csv_reads_back(tmp_path):
+    path = tmp_path / "order.csv"
+    made = schedule("interleaved-1f1b", 4, 8, 2)
+    made.to_csv(path)
+    again = schedule(path)
+    assert again.orders == made.orders
+    assert again.placement == made.placement
+    assert (again.stages, again.microbatches, again.chunks) == (4, 8, 2)
+    assert again.warmup == made.warmup
+
+
+def test_a_csv_may_hold_split_backwards_and_empty_cells(tmp_path):
+    path = tmp_path / "split.csv"
+    path.write_text("0F0,,,0I0,0W0\n,1F0,1I0,1W0\n")
+    made = schedule(str(path))
+    assert made.orders[0] == (Action(0, "F", 0), Action(0, "I", 0), Action(0, "W", 0))
+    assert made.simulate().makespan == 5
+
+
+def test_sizes_given_beside_a_csv_must_agree(tmp_path):
+    path = tmp_path / "order.csv"
+    schedule("1f1b", 2, 4).to_csv(path)
+    with pytest.raises(ValueError, match="microbatches=8 but .* has 4"):
+        schedule(path, microbatches=8)
+
+
+def test_a_bad_cell_is_named_with_its_place(tmp_path):
+    path = tmp_path / "order.csv"
+    path.write_text("0F0,0B0\n1F0,oops\n")
+    with pytest.raises(ValueError, match="row 2, column 2: 'oops'"):
+        schedule(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match="nowhere.csv: there is no such file"):
+        schedule(tmp_path / "nowhere.csv")
+
+
+def _orders(text):
+    return [[Action.parse(cell) for cell in row.split()] for row in text.split("/")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0F0 0B0 / 1F0", "rank 1 never runs 1B0"),
+        ("0F0 0F0 0B0 / 1F0 1B0", "rank 0 runs 0F0 2 times"),
+        ("0F0 0B0 0W0 / 1F0 1B0", "fused .B. or split"),
+        ("0F0 0B0 / 1B0 1F0", "rank 1 runs 1B0 before 1F0"),
+        ("0F0 0B0 / 0F0 0B0", "stage 0 is run by ranks 0 and 1"),
+        ("0F0 0B0 / 2F0 2B0", "stage 1 is run by no rank"),
+        ("0F0 0F1 0B0 0B1 / 1F1 1B1", "rank 1 never runs 1F0"),
+        ("0F0 0I0 / 1F0 1B0", "rank 0 never runs 0W0"),
+    ],
+)
+def test_an_order_that_is_not_whole_is_refused_with_the_rank_and_the_action(text, message):
+    with pytest.raises(ValueError, match=message):
+        schedule_from_orders(_orders(text))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stages": 0, "microbatches": 4}, "stages=0; use 1 or more"),
+        ({"stages": 4, "microbatches": -1}, "microbatches=-1; use 1 or more"),
+        ({"stages": 4}, "microbatches is missing"),
+        ({"stages": 4, "microbatches": 4, "framework": "jax"}, "'jax'.*textbook, torch"),
+    ],
+)
+def test_a_size_that_has_no_order_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        schedule("1f1b", **arguments)
+
+
+def test_a_size_that_is_no_whole_number_is_a_type_error():
+    with pytest.raises(TypeError, match="stages=2.5"):
+        schedule("1f1b", 2.5, 4)
+
+
+def test_one_rank_and_one_micro_batch_never_idle():
+    for name in ("gpipe", "1f1b", "interleaved-1f1b"):
+        timed = schedule(name, 1, 1).simulate()
+        assert (timed.makespan, timed.idle, timed.span_idle, timed.peak_live) == (3, 0, 0, (1,))
