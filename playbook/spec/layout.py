@@ -39,7 +39,7 @@ class Layout:
     dp_replicate
         Replicas among the `dp` ranks (HSDP): state is shared inside each and copied between them.
     ep_rule
-        "folded": it re-cuts ranks that exist, so ep divides dp · cp · tp / etp; "independent" makes it a factor.
+        "folded": EP re-cuts ranks that exist (ep divides dp · cp · tp / etp); "independent": it is a factor.
     etp
         Tensor parallel degree inside an expert.
     reshard
