@@ -70,6 +70,8 @@ def run_streams(
         raise ValueError(f"{length.size} durations but {lane.size} streams; give one of each for every row")
     if length.size and (not np.isfinite(length).all() or length.min() < 0):
         raise ValueError("a duration is negative or not finite; use 0 or more")
+    if lane.size and lane.min() < 0:
+        raise ValueError(f"stream {lane.min()} is negative; number the streams from 0")
     offsets, awaited, delay = _by_waiter(waits, delays, length.size)
     rows = np.argsort(lane, kind="stable")
     lanes = int(lane.max()) + 1 if lane.size else 0

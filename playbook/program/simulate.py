@@ -105,6 +105,9 @@ def _flatten(orders: Orders) -> tuple[NDArray[np.int64], ...]:
         )
     ranks = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
     stage, kind, microbatch = zip(*chain.from_iterable(orders), strict=True)
+    unknown = set(kind) - set(KINDS)
+    if unknown:
+        raise ValueError(f"{sorted(unknown)[0]!r} is no kind of action; use one of {', '.join(KINDS)}")
     codes = [_CODES[name] for name in kind]
     return ranks, *(np.array(column, dtype=np.int64) for column in (stage, codes, microbatch))
 
@@ -164,6 +167,10 @@ def _waits(
     row_of = np.full((len(KINDS), stages, int(microbatch.max()) + 1), -1, dtype=np.int64)
     rows = np.arange(stage.size)
     row_of[kind, stage, microbatch] = rows
+    twice = np.flatnonzero(row_of[kind, stage, microbatch] != rows)
+    if twice.size:
+        row = int(twice[0])
+        raise ValueError(f"{stage[row]}{KINDS[kind[row]]}{microbatch[row]} runs twice; each action runs once")
     backward_of = np.maximum(row_of[_B], row_of[_I])
     forward, through, weight = kind == _F, (kind == _B) | (kind == _I), kind == _W
     needs = (
