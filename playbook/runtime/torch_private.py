@@ -1,0 +1,114 @@
+"""The parts of torch that have no public name, taken in one place.
+
+Versions 2.11 to 2.13 carry all of them. A part that a later torch moves or drops is named by `missing`, and
+only what uses it fails.
+
+| part | where it lies | used for |
+| --- | --- | --- |
+| current_node | torch._C._current_autograd_node | the owner of a backward operation |
+| next_sequence_number | torch.autograd._get_sequence_nr | the autograd nodes that a module's forward made |
+| DispatchMode | torch.utils._python_dispatch.TorchDispatchMode | seeing every operation |
+| is_wrapper_type | torch.utils._python_dispatch | letting DTensor unfold before counting |
+| FakeTensorMode | torch._subclasses.fake_tensor | tensors without data |
+| real_tensors | torch._subclasses.fake_tensor | the few tensors of a trace that need data |
+| FakeStore | torch.testing._internal.distributed.fake_pg | a process group without processes |
+| MemTracker | torch.distributed._tools.mem_tracker | a second opinion on memory, in tests |
+| FSDPMemTracker | torch.distributed._tools.fsdp2_mem_tracker | the same under FSDP2 |
+"""
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.distributed import ProcessGroup
+
+SUPPORTED = ((2, 11), (2, 13))
+"""First and last minor version of torch that was tried."""
+
+PARTS = {
+    "current_node": ("torch._C", "_current_autograd_node"),
+    "next_sequence_number": ("torch.autograd", "_get_sequence_nr"),
+    "DispatchMode": ("torch.utils._python_dispatch", "TorchDispatchMode"),
+    "is_wrapper_type": ("torch.utils._python_dispatch", "is_traceable_wrapper_subclass_type"),
+    "FakeTensorMode": ("torch._subclasses.fake_tensor", "FakeTensorMode"),
+    "real_tensors": ("torch._subclasses.fake_tensor", "unset_fake_temporarily"),
+    "FakeStore": ("torch.testing._internal.distributed.fake_pg", "FakeStore"),
+    "MemTracker": ("torch.distributed._tools.mem_tracker", "MemTracker"),
+    "FSDPMemTracker": ("torch.distributed._tools.fsdp2_mem_tracker", "FSDPMemTracker"),
+}
+"""Our name of each part, with the module and the attribute where torch keeps it."""
+
+RENAMED_COLLECTIVES = r".*(all_gather_into_tensor|reduce_scatter_tensor|all_gather_tensor).*"
+"""torch 2.13 deprecates these names; the new ones do not exist in 2.11."""
+
+_NO_SEQUENCE = 2**63
+"""Nodes that accumulate gradients carry the largest number there is, to run first."""
+
+
+def part(name: str) -> Any:
+    """Return a private part of torch.
+
+    Raises
+    ------
+    ValueError
+        If this torch has it no more; the text names the part, where it was and the versions that have it.
+    """
+    module, attribute = PARTS[name]
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as gone:
+        first, last = (".".join(map(str, version)) for version in SUPPORTED)
+        raise ValueError(
+            f"torch {torch.__version__} has no {module}.{attribute}; versions {first} to {last} have it"
+        ) from gone
+
+
+def missing(parts: dict[str, tuple[str, str]] = PARTS) -> list[str]:
+    """Name the parts, as `module.attribute`, that this torch does not have."""
+
+    def present(module: str, attribute: str) -> bool:
+        try:
+            return hasattr(importlib.import_module(module), attribute)
+        except ImportError:
+            return False
+
+    return [f"{module}.{attribute}" for module, attribute in parts.values() if not present(module, attribute)]
+
+
+DispatchMode: Any = part("DispatchMode")
+is_wrapper_type: Callable[[type], bool] = part("is_wrapper_type")
+next_sequence_number: Callable[[], int] = part("next_sequence_number")
+_current_node: Callable[[], Any] = part("current_node")
+
+
+def sequence_number(node: Any) -> int | None:
+    """Number of an autograd node, or None for one that accumulates a gradient."""
+    number = node._sequence_nr()
+    return number if number < _NO_SEQUENCE else None
+
+
+def current_node() -> Any | None:
+    """Return the autograd node whose backward runs in this thread, or None."""
+    return _current_node()
+
+
+def group_name(argument: Any) -> str | None:
+    """Name of the process group that an operation got as `argument`, or None if it is no group."""
+    if isinstance(argument, str):
+        return argument
+    if isinstance(argument, ProcessGroup):
+        return argument.group_name
+    if isinstance(argument, torch.ScriptObject):
+        try:
+            return ProcessGroup.unbox(argument).group_name
+        except RuntimeError:
+            return None
+    return None
+
+
+def quiet_renamed_collectives() -> None:
+    """Silence the deprecation of collective names that torch itself still calls."""
+    warnings.filterwarnings("ignore", message=RENAMED_COLLECTIVES, category=FutureWarning)
+    warnings.filterwarnings("ignore", message=RENAMED_COLLECTIVES, category=DeprecationWarning)

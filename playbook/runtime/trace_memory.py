@@ -1,0 +1,146 @@
+"""The ledger of storages: which bytes are born and die at which operation, and what they are for.
+
+It counts storages, not tensors, by weak references: a storage is born with the operation whose result holds
+it and dies when the last tensor over it goes, after the operation that ran before that moment. That holds for
+fake tensors and real ones, and gives the walk of a program: births before an operation, deaths after it.
+"""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from playbook.runtime.collective_calls import tensors_of
+from playbook.runtime.owners import Place
+
+BEFORE = -1
+"""Birth of what was there before the step."""
+
+TAKES_GRADIENT = "aten::detach"
+"""With this operation a node that accumulates gradients takes its first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Holding:
+    """One storage over one stretch of its life (a storage that is resized has several).
+
+    Parameters
+    ----------
+    size_bytes
+        Bytes it holds.
+    birth, death
+        Events; `BEFORE` if it was there before the step, None if it outlives it.
+    term
+        What it is for, where that is known from the start; None to be told by its life.
+    shape, op, place
+        Result that first held it, the operation that made it and where that one belongs.
+    """
+
+    size_bytes: int
+    birth: int
+    death: int | None = None
+    term: str | None = None
+    shape: tuple[int, ...] = ()
+    op: str = ""
+    place: Place | None = None
+
+
+class Ledger:
+    """Keeps the holdings of a step."""
+
+    def __init__(self) -> None:
+        self.holdings: list[Holding] = []
+        self._live: dict[int, Holding] = {}
+        self._watches: dict[int, weakref.ref] = {}
+        self._event = BEFORE
+        self._op = ""
+        self._place: Place | None = None
+
+    def own(self, tensor: Tensor, term: str) -> None:
+        """Enter a tensor that exists before the step, with the term it counts under."""
+        for part in _parts(tensor):
+            self._admit(part, term=term, birth=BEFORE)
+
+    def before(self, event: int, op: str, place: Place | None, args: tuple) -> None:
+        """Note that an operation starts; arguments not seen before were there before the step."""
+        self._event, self._op, self._place = event, op, place
+        for tensor in tensors_of(args):
+            self._admit(tensor, term=_older(place), birth=BEFORE)
+        if op == TAKES_GRADIENT and place is not None and place.aside and place.outside:
+            self.mark(args[0], "gradients")
+
+    def mark(self, tensor: Tensor, term: str) -> None:
+        """Say what a storage is for, now that it shows."""
+        held = self._live.get(tensor.untyped_storage()._cdata)
+        if held is not None and held.birth != BEFORE:
+            held.term = term
+
+    def after(self, result: Any) -> int:
+        """Enter the storages that an operation made and return their bytes."""
+        return sum(self._admit(tensor, term=None, birth=self._event) for tensor in tensors_of(result))
+
+    @contextmanager
+    def watching(self) -> Iterator["Ledger"]:
+        """Follow storages that are resized in place, as FSDP does with its unsharded weights."""
+        plain = torch.UntypedStorage.resize_
+
+        def resize_(storage: torch.UntypedStorage, size: int) -> Any:
+            result = plain(storage, size)
+            self._resized(storage)
+            return result
+
+        torch.UntypedStorage.resize_ = resize_  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            yield self
+        finally:
+            torch.UntypedStorage.resize_ = plain
+            self._watches.clear()
+
+    def _admit(self, tensor: Tensor, *, term: str | None, birth: int) -> int:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._watches:
+            return 0
+        self._watches[key] = weakref.ref(storage, lambda _gone: self._died(key))
+        return self._open(key, storage.nbytes(), term=term, birth=birth, shape=tuple(tensor.shape))
+
+    def _open(self, key: int, size: int, *, term: str | None, birth: int, shape: tuple[int, ...]) -> int:
+        if size:
+            made = Holding(
+                size_bytes=size, birth=birth, term=term, shape=shape, op=self._op, place=self._place
+            )
+            self._live[key] = made
+            self.holdings.append(made)
+        return size
+
+    def _close(self, key: int) -> Holding | None:
+        held = self._live.pop(key, None)
+        if held is not None:
+            held.death = self._event
+        return held
+
+    def _died(self, key: int) -> None:
+        self._watches.pop(key, None)
+        self._close(key)
+
+    def _resized(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        if key not in self._watches:
+            self._watches[key] = weakref.ref(storage, lambda _gone: self._died(key))
+        self._close(key)
+        self._open(key, storage.nbytes(), term="unsharded", birth=self._event + 1, shape=())
+
+
+def _older(place: Place | None) -> str:
+    """Term of what is older than the step and was not entered: buckets where gradients accumulate."""
+    return "communication_buffers" if place is not None and place.aside and place.outside else "temporary"
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """Return the plain tensors under a DTensor, or the tensor itself."""
+    local = getattr(tensor, "_local_tensor", None)
+    return [tensor.detach() if local is None else local]
