@@ -1,34 +1,27 @@
 """One generation of ranks: started together, killed together."""
 
+import contextlib
 import pickle
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from playbook.runtime import environment, limits
 from playbook.runtime.launch import RankProcess, start_rank
+from playbook.runtime.plan import Plan
 from playbook.runtime.verdict import Evidence
 from playbook.runtime.worker import Order, Settings
+
+Event = dict[str, Any]
 
 GRACE_S = 0.5
 """After the first sign of a failure, how long to wait for better evidence from the other ranks."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What every generation of a pool has in common.
-
-    `devices` names each rank's device, `method` the start method, `threads` the compute threads of a rank.
-    """
-
-    ranks: int
-    backend: str
-    method: str
-    threads: int
-    devices: tuple[str, ...]
+_BURIAL_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,10 +31,12 @@ class Member:
     rank: int
     process: RankProcess
     state: str = "starting"
+    ready: bool = False
     heard: bool = True
     value: bytes = b""
     groups: int = 1
-    last_event: dict[str, Any] = field(default_factory=dict)
+    phase: str = ""
+    last_event: str = ""
     evidence: Evidence | None = None
 
 
@@ -92,9 +87,24 @@ class Crew:
         return self._all("done")
 
     @property
+    def came_up(self) -> bool:
+        """Whether every rank has been ready for a job once."""
+        return len(self.members) == self.plan.ranks and all(member.ready for member in self.members)
+
+    @property
     def evidence(self) -> list[Evidence]:
         """What is known of the ranks that failed or died."""
         return [member.evidence for member in self.members if member.evidence is not None]
+
+    @property
+    def finished(self) -> list[int]:
+        """Ranks that have returned."""
+        return [member.rank for member in self.members if member.state == "done"]
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long to wait for news, in seconds; None while nothing is wrong."""
+        return None if self.grace_until is None else max(0.0, self.grace_until - time.monotonic())
 
     @property
     def settled(self) -> bool:
@@ -104,25 +114,24 @@ class Crew:
         running = any(member.state in ("starting", "busy") for member in self.members)
         return not running or time.monotonic() >= self.grace_until
 
-    @property
-    def dead(self) -> bool:
-        """Whether no rank is alive."""
-        return self._all("dead")
-
-    def send(self, order: dict[str, Any]) -> None:
-        """Give every rank a job; `order` holds the fields of `Order` but the rendezvous file."""
+    def send(self, call: bytes, directory: Path) -> None:
+        """Give every rank a job: a packed function, and the run directory that it reports to."""
         stale = any(member.groups != 1 for member in self.members)
-        if (
-            stale
-        ):  # groups that a job has made and left keep sockets open, and some jobs destroy the default one
+        if stale:  # groups that a job has made keep their sockets open, and some jobs close the default one
             self._groups += 1
-        data = pickle.dumps(Order(store=self._store() if stale else None, **order))
+        here = str(Path.cwd())
+        order = Order(
+            call=call,
+            directory=directory,
+            sys_path=tuple(path or here for path in sys.path),
+            working_directory=here,
+            store=self._store() if stale else None,
+        )
+        data = pickle.dumps(order)
         for member in self.members:
-            member.state, member.value, member.last_event = "busy", b"", {}
-            try:
+            member.state, member.value, member.phase = "busy", b"", ""
+            with contextlib.suppress(OSError):  # it has died this moment; its sentinel will tell
                 member.process.connection.send_bytes(data)
-            except OSError:  # it has died this moment; its sentinel will tell
-                continue
 
     def rest(self) -> None:
         """Note that the job is over and every rank waits for the next."""
@@ -135,7 +144,7 @@ class Crew:
         alive = [member for member in self.members if member.state != "dead"]
         return [m.process.connection for m in heard] + [m.process.process.sentinel for m in alive]
 
-    def read(self, ready: Sequence[object]) -> Iterator[tuple[Member, dict[str, Any]]]:
+    def read(self, ready: Sequence[object]) -> Iterator[Event]:
         """Take in what the ranks have sent; events are handed on as they are read."""
         for member in self.members:
             if member.heard and member.process.connection in ready:
@@ -174,7 +183,7 @@ class Crew:
     def _store(self) -> Path:
         return self.folder / f"meet-{self.generation}-{self._groups}"
 
-    def _hear(self, member: Member) -> Iterator[tuple[Member, dict[str, Any]]]:
+    def _hear(self, member: Member) -> Iterator[Event]:
         """Read what is there, one message; at the end of the pipe stop listening."""
         try:
             kind, content = pickle.loads(member.process.connection.recv_bytes())
@@ -183,35 +192,32 @@ class Crew:
             return
         if kind == "events":
             for event in content:
-                member.last_event = event
-                yield member, event
+                member.last_event = event["name"]
+                if event["kind"] == "phase":
+                    member.phase = event["name"]
+                yield event
         elif kind == "ready":
-            member.state = "idle"
+            member.state, member.ready = "idle", True
         elif kind == "done":
             member.state, member.value, member.groups = "done", content["value"], content["groups"]
         elif kind == "error":
             member.state = "failed"
-            self._blame(
-                member,
-                Evidence(
-                    rank=member.rank,
-                    time_s=content["time_s"],
-                    phase=content["phase"],
-                    cause=content["cause"],
-                    kinds=tuple(content["kinds"]),
-                    traceback=content["traceback"],
-                ),
-            )
+            fields = {name: content[name] for name in ("time_s", "phase", "cause", "traceback")}
+            self._blame(member, Evidence(rank=member.rank, kinds=tuple(content["kinds"]), **fields))
 
-    def _bury(self, member: Member) -> Iterator[tuple[Member, dict[str, Any]]]:
+    def _bury(self, member: Member) -> Iterator[Event]:
         """Take note of a rank's death, after reading what it still had to say."""
         while member.heard and member.process.connection.poll():
             yield from self._hear(member)
-        member.process.process.join()
-        before, member.state = member.state, "dead"
+        process = member.process.process
+        process.join(_BURIAL_S)
+        if process.is_alive():  # it has closed its descriptors but goes on
+            member.process.kill()
+            process.join(_BURIAL_S)
+        phase = "starting" if not member.ready else member.phase or "waiting for a job"
+        member.state = "dead"
         if member.evidence is None and not self.killed:
-            phase = "starting" if before == "starting" else ""
-            code = member.process.process.exitcode
+            code = process.exitcode
             self._blame(
                 member, Evidence(rank=member.rank, time_s=time.monotonic(), phase=phase, exit_code=code)
             )

@@ -51,7 +51,7 @@ def rank_environment(*, threads: int, loopback: bool) -> dict[str, str]:
     threads
         Compute threads of one rank, at least 1.
     loopback
-        Bind the data sockets of gloo and NCCL to the loopback interface: right when all ranks are on one node.
+        Bind the data sockets of gloo and NCCL to loopback: right when all ranks are on one node.
     """
     environment = dict(os.environ)
     environment["OMP_NUM_THREADS"] = str(threads)

@@ -15,11 +15,6 @@ TIMEOUT = timedelta(minutes=30)
 """How long a collective may wait; a hung one is cancelled by the learner long before."""
 
 
-def choose_device(backend: str, rank: int) -> str:
-    """Name of a rank's device: its own GPU under NCCL, the first one if ranks share it, else the CPU."""
-    return {"nccl": f"cuda:{rank}", "shared-gpu": "cuda:0"}.get(backend, "cpu")
-
-
 def claim_device(device: str, threads: int) -> None:
     """Make `device` this process's own and limit its compute threads.
 
@@ -39,12 +34,12 @@ def claim_device(device: str, threads: int) -> None:
 def open_group(*, backend: str, rank: int, ranks: int, device: str, store: Path) -> None:
     """Join the process group that meets at the file `store`.
 
-    Every generation of ranks and every new group takes a file of its own: one that was used before holds old keys.
+    Every generation of ranks and every new group takes a file of its own: a used one holds old keys.
     """
     bound = torch.device(device) if backend == "nccl" else None
     dist.init_process_group(
         BACKENDS[backend],
-        store=dist.FileStore(str(store), ranks),
+        store=dist.FileStore(str(store), ranks),  # pyright: ignore[reportPrivateImportUsage]
         rank=rank,
         world_size=ranks,
         timeout=TIMEOUT,

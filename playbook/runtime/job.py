@@ -32,8 +32,8 @@ class Owner(Protocol):
         """Stop a job, whether it waits or runs."""
         ...
 
-    def post(self, task: Callable[[], None]) -> None:
-        """Have a task run on the pump's thread."""
+    def follow(self, job: "Job", callback: Callback) -> None:
+        """Have a callback called with the events of a job."""
         ...
 
 
@@ -105,7 +105,7 @@ class Job:
                 left = _SLICE_S if deadline is None else min(_SLICE_S, deadline - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(
-                        f"{self.name} is {self.state} after {timeout} s; wait longer with result(timeout=…), or cancel()"
+                        f"{self.name} is {self.state} after {timeout} s: wait longer, or cancel()"
                     )
                 self._ended.wait(left)
         except KeyboardInterrupt:
@@ -122,7 +122,7 @@ class Job:
 
         It is called from the pool's pump thread, so it must be quick; what it raises is logged.
         """
-        self._owner.post(lambda: self._welcome(callback))
+        self._owner.follow(self, callback)
         return callback
 
     def log(self, rank: int) -> str:
@@ -171,7 +171,7 @@ class Job:
         return _state_event(state)
 
     def _end(self, state: str, *, run: "Run | None" = None, error: BaseException | None = None) -> Event:
-        """Enter an end state and let go whoever waits. Returns its event, which the pump has yet to deliver."""
+        """Enter an end state and let go whoever waits. Returns its event, for the pump to deliver."""
         event = _state_event(state)
         with self._lock:
             self._state, self._run, self._error = state, run, error

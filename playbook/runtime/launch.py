@@ -49,14 +49,15 @@ class RankProcess:
 
 
 def available_methods() -> tuple[str, ...]:
-    """Start methods that are safe here, best first: never "fork", which would copy the kernel's threads and GPUs."""
+    """Start methods that are safe here, best first; never "fork", which copies a kernel with its threads."""
     return tuple(m for m in ("forkserver", "spawn") if m in multiprocessing.get_all_start_methods())
 
 
 def start_rank(settings: worker.Settings) -> RankProcess:
     """Start one rank.
 
-    Call it from a thread that lives as long as the pool: a child's death signal is tied to the thread that started it.
+    Call it from a thread that lives as long as the pool: a child's death signal is tied to the thread that
+    started it.
     """
     context: Any = multiprocessing.get_context(settings.method)
     if settings.method == "forkserver":

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 RANK_BYTES = 350 * 2**20
-"""Memory of an idle rank: torch, a gloo group and its buffers (measured with torch 2.13 on CPU; GPU contexts more)."""
+"""Memory of an idle rank with torch and a gloo group, in bytes; an estimate on the safe side."""
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CGROUP_V1 = _CGROUP / "memory"
@@ -21,7 +21,7 @@ def cores() -> int:
 
 
 def available_memory_bytes() -> int:
-    """Memory that new processes can have: of the machine, and within the container's limit if there is one."""
+    """Memory that new processes can have, in bytes: the machine's, within the container's limit."""
     free = psutil.virtual_memory().available
     limit, used = _cgroup_memory_bytes()
     return free if limit is None else max(0, min(free, limit - used))

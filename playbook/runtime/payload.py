@@ -74,8 +74,8 @@ def pack_result(value: Any) -> bytes:
         _ResultPickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     except Exception as problem:  # whatever a user's __reduce__ raises
         raise TypeError(
-            f"the returned {type(value).__name__} cannot travel back: {problem}. Return numbers, text, lists, "
-            "dicts, NumPy arrays or tensors"
+            f"the returned {type(value).__name__} cannot travel back: {problem}. Return numbers, text, "
+            "lists, dicts, NumPy arrays or tensors"
         ) from problem
     return stream.getvalue()
 
@@ -116,7 +116,7 @@ def as_numpy(tensor: Any) -> np.ndarray:
 
 
 def _pack_by_value(pickler: Any, module: ModuleType | None, call: Any) -> bytes:
-    """Pickle with the function's own module by value, so that an edited or unimportable one travels as it is now."""
+    """Pickle with the function's own module by value, so that it travels as it is now, importable or not."""
     if module is None or not _is_users(module):
         return pickler.dumps(call)
     with _registering:
@@ -137,8 +137,8 @@ def _pack_by_value(pickler: Any, module: ModuleType | None, call: Any) -> bytes:
 def _pack_by_reference(name: str, module: ModuleType | None, call: Any) -> bytes:
     if module is None or module.__name__ == "__main__":
         raise TypeError(
-            f"{name} is defined in __main__ and cloudpickle is not installed here: install cloudpickle, or put the "
-            "function into a module that can be imported"
+            f"{name} is defined in __main__ and cloudpickle is not installed here: install cloudpickle, or "
+            "put the function into a module that can be imported"
         )
     try:
         return pickle.dumps(call)
@@ -149,7 +149,7 @@ def _pack_by_reference(name: str, module: ModuleType | None, call: Any) -> bytes
 
 
 def _is_users(module: ModuleType) -> bool:
-    """Whether a module is the user's own: neither installed nor part of Python, so it may change while ranks live."""
+    """Whether a module is the user's own, neither installed nor Python's: it may change while ranks live."""
     origin = getattr(module, "__file__", None)
     if module.__name__ == "__main__" or origin is None or module.__name__.split(".")[0] in _OUR_PACKAGES:
         return False

@@ -74,7 +74,7 @@ def _decode_marked(mark: str, content: Any, form: dict[str, Any]) -> Any:
         return content
     items = [decode(item) for item in content]
     if mark == "pairs":
-        return {key: item for key, item in items}
+        return dict(items)
     return tuple(items) if mark == "tuple" else set(items)
 
 

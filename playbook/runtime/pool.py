@@ -2,9 +2,10 @@
 
 import atexit
 import inspect
-import multiprocessing.util  # noqa: F401 its exit handler waits for children, so ours has to be registered after it
+import multiprocessing.util  # noqa: F401 its exit handler waits for children: ours must be registered later
 import os
 import platform
+import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -14,18 +15,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-from playbook.runtime import launch, limits, payload
-from playbook.runtime.crew import Plan
+from playbook.runtime import payload
+from playbook.runtime.desk import CLOSE_S, Desk
 from playbook.runtime.job import Job
+from playbook.runtime.plan import Plan, make_plan
 from playbook.runtime.pump import Pump
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-BACKENDS = ("auto", "gloo", "nccl", "shared-gpu")
-"""Names that `Pool` takes: NCCL if there are that many GPUs else gloo; gloo; NCCL; ranks that share one GPU over gloo."""
-
-_pumps: weakref.WeakSet[Pump] = weakref.WeakSet()
+_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
 
 
 class Pool:
@@ -62,9 +61,12 @@ class Pool:
         plan = make_plan(ranks, backend, start_method)
         self.ranks = plan.ranks
         self.backend = plan.backend
-        self._pump = Pump(plan, _description(plan))
-        _pumps.add(self._pump)
-        weakref.finalize(self, self._pump.abandon).atexit = False
+        self._plan = plan
+        self._desk = Desk(plan.ranks)
+        self._pump = Pump(desk=self._desk, plan=plan, description=_description(plan))
+        self._pump.start()
+        _desks.add(self._desk)
+        weakref.finalize(self, self._desk.abandon).atexit = False
 
     def submit(self, work: Callable[..., Any] | str, *args: Any, **levers: Any) -> Job:
         """Queue a job and return at once.
@@ -72,7 +74,8 @@ class Pool:
         Parameters
         ----------
         work
-            Function to call on every rank with the arguments given, the process group being up; or a strategy's name.
+            Function to call on every rank with the arguments given, the process group being up; or the name
+            of a strategy.
         *args, **levers
             Arguments of the function, or levers of the strategy.
 
@@ -87,23 +90,23 @@ class Pool:
         """
         function, args, levers, name = _resolve(work, args, levers, self.ranks)
         call = payload.pack_call(function, args, levers)
-        job = Job(name=name, ranks=self.ranks, owner=self._pump, keep=self)
-        self._pump.submit(job, call)
+        job = Job(name=name, ranks=self.ranks, owner=self._desk, keep=self)
+        self._desk.submit(job, call)
         return job
 
     def status(self) -> "DataFrame":
         """One row a rank: rank, pid, device, state, rss_bytes and the name of its last event."""
         import pandas as pd
 
-        crew = self._pump.crew
+        crew = self._desk.crew
         rows = [
             {
                 "rank": member.rank,
                 "pid": member.process.pid,
-                "device": self._pump.plan.devices[member.rank],
+                "device": self._plan.devices[member.rank],
                 "state": member.state,
                 "rss_bytes": _resident_bytes(member.process.pid),
-                "last_event": member.last_event.get("name", ""),
+                "last_event": member.last_event,
             }
             for member in (crew.members if crew is not None else ())
         ]
@@ -111,7 +114,7 @@ class Pool:
 
     def close(self) -> None:
         """Stop the ranks. Jobs that run or wait are cancelled; closing twice does nothing."""
-        self._pump.close()
+        _close(self._desk)
 
     def __enter__(self) -> Self:
         return self
@@ -122,65 +125,8 @@ class Pool:
         self.close()
 
     def __repr__(self) -> str:
-        closed = ", closed" if self._pump.closed else ""
+        closed = ", closed" if self._desk.closed else ""
         return f"<Pool of {self.ranks} ranks over {self.backend}{closed}>"
-
-
-def make_plan(ranks: int | None, backend: str, start_method: str | None) -> Plan:
-    """Check what was asked for against what this machine has."""
-    name = str(backend).lower()
-    if name not in BACKENDS:
-        raise ValueError(f"backend {backend!r} is not known; backends are {', '.join(BACKENDS)}")
-    if ranks is not None and (isinstance(ranks, bool) or not isinstance(ranks, int)):
-        raise TypeError(f"ranks={ranks!r}: the number of ranks is a whole number, such as 4")
-    if ranks is not None and ranks < 1:
-        raise ValueError(f"ranks={ranks}: a pool has at least 1 rank")
-    gpus = 0 if name == "gloo" else limits.visible_gpus()
-    if name == "auto":
-        name = "nccl" if gpus and (ranks is None or ranks <= gpus) else "gloo"
-    if ranks is None:
-        ranks = gpus if name == "nccl" and gpus else min(4, limits.cores())
-    _check_gpus(name, ranks, gpus)
-    _check_memory(ranks)
-    method = _choose_method(start_method)
-    device = {"nccl": "cuda:{}", "shared-gpu": "cuda:0"}.get(name, "cpu")
-    return Plan(
-        ranks=ranks,
-        backend=name,
-        method=method,
-        threads=max(1, limits.cores() // ranks),
-        devices=tuple(device.format(rank) for rank in range(ranks)),
-    )
-
-
-def _check_gpus(backend: str, ranks: int, gpus: int) -> None:
-    if backend == "shared-gpu" and gpus < 1:
-        raise ValueError('backend "shared-gpu" needs a CUDA GPU and torch sees none; use backend="gloo"')
-    if backend == "nccl" and ranks > gpus:
-        raise ValueError(
-            f"ranks={ranks} over NCCL, which takes one GPU a rank, but torch sees {gpus}; use "
-            + (f'ranks={gpus}, or backend="shared-gpu"' if gpus else 'backend="gloo"')
-        )
-
-
-def _check_memory(ranks: int) -> None:
-    free = limits.available_memory_bytes()
-    if ranks * limits.RANK_BYTES > free:
-        raise ValueError(
-            f"ranks={ranks} need about {ranks * limits.RANK_BYTES / 2**30:.1f} GiB of memory and "
-            f"{free / 2**30:.1f} GiB are free; at most {max(1, free // limits.RANK_BYTES)} ranks fit"
-        )
-
-
-def _choose_method(start_method: str | None) -> str:
-    methods = launch.available_methods()
-    if start_method is None:
-        return methods[0]
-    if start_method not in methods:
-        raise ValueError(
-            f"start_method={start_method!r}: ranks can be started here by {' or '.join(methods)}"
-        )
-    return start_method
 
 
 def _resolve(
@@ -202,8 +148,8 @@ def _resolve(
         signature.bind(*args, **levers)
     except TypeError as problem:
         raise TypeError(
-            f"{name}{signature} cannot be called with what was submitted: {problem}. A function gets only the arguments "
-            "given to submit; its rank is torch.distributed.get_rank()"
+            f"{name}{signature} cannot be called with what was submitted: {problem}. A function gets only "
+            "the arguments given to submit; its rank is torch.distributed.get_rank()"
         ) from None
     return work, args, levers, name
 
@@ -235,14 +181,20 @@ def _resident_bytes(pid: int) -> int:
         return 0
 
 
+def _close(desk: Desk) -> None:
+    desk.close()
+    if not isinstance(threading.current_thread(), Pump):  # a callback may close its own pool
+        desk.ended.wait(CLOSE_S)
+
+
 def _close_all() -> None:
-    for pump in list(_pumps):
-        pump.close()
+    for desk in list(_desks):
+        _close(desk)
 
 
 def _forget_all() -> None:
-    for pump in list(_pumps):
-        pump.forget()
+    for desk in list(_desks):
+        desk.forget()
 
 
 atexit.register(_close_all)

@@ -14,8 +14,8 @@ __all__ = ["group", "torch", "worker"]
 def let_interrupts_through() -> None:
     """End the shelter from Ctrl-C that the kernel's thread gave this process while it imported.
 
-    An interrupt goes to the kernel's whole process group and would kill a fork server that is still importing; so it
-    starts with SIGINT blocked. One that came meanwhile is dropped.
+    An interrupt goes to the kernel's whole process group and would kill a fork server that is still
+    importing; so it starts with SIGINT blocked. One that came meanwhile is dropped.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

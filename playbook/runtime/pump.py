@@ -1,324 +1,180 @@
 """The thread that owns a pool's ranks: it starts them, hands them jobs, drains their pipes and buries them.
 
-Starting ranks from this thread keeps the kernel free, and keeps the death signal of spawned ranks right: it is tied
-to the thread that started them.
+Starting ranks from this thread keeps the kernel free, and keeps the death signal of spawned ranks right: it is
+tied to the thread that started them.
 """
 
 import contextlib
 import logging
-import os
 import shutil
-import sys
-import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
 from multiprocessing import connection
-from pathlib import Path
 from typing import Any
 
-from playbook.runtime import limits, payload, rundir
-from playbook.runtime.crew import Crew, Plan
-from playbook.runtime.errors import Failure, JobCancelled, PoolClosed, RankFailed
-from playbook.runtime.job import ENDED, Job
+from playbook.runtime import environment, limits, payload, rundir, scratch
+from playbook.runtime.crew import Crew
+from playbook.runtime.desk import Desk
+from playbook.runtime.errors import Failure, JobCancelled, RankFailed
+from playbook.runtime.job import Job
+from playbook.runtime.plan import Plan
 from playbook.runtime.run import Run
 from playbook.runtime.verdict import judge
 
-_CLOSE_S = 10.0
+_START = "the start of the pool"
 _log = logging.getLogger(__name__)
 
 
-class Pump:
-    """Runs a pool. `submit`, `cancel`, `close` and `wake` may be called from any thread.
+class Pump(threading.Thread):
+    """Runs the jobs of a desk on ranks, until the desk is closed.
 
     Parameters
     ----------
+    desk
+        Where jobs come in.
     plan
         Ranks, backend and how to start them.
-    describe
+    description
         What is written into each run.json besides the job's name.
     """
 
-    def __init__(self, plan: Plan, describe: dict[str, Any]) -> None:
-        self.plan = plan
-        self.closed = False
-        self.crew: Crew | None = None
-        self._describe = describe
-        self._folder = Path(tempfile.mkdtemp(prefix=f"playbook-{os.getpid()}-"))  # of mode 0700
-        self._lock = threading.RLock()
-        self._queue: deque[tuple[Job, bytes]] = deque()
-        self._running: Job | None = None
-        self._started_s = 0.0
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._ended = False
+    def __init__(self, *, desk: Desk, plan: Plan, description: Mapping[str, Any]) -> None:
+        super().__init__(name="playbook-pump", daemon=True)
+        self._desk = desk
+        self._plan = plan
+        self._description = description
+        self._folder = scratch.make_folder()
         self._generation = 0
-        self._numbers = 0
-        self._eager = True
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
-        self.thread = threading.Thread(target=self._run, name="playbook-pump", daemon=True)
-        self.thread.start()
+        self._start_now = True
 
-    @property
-    def running(self) -> Job | None:
-        """The job that runs, if any."""
-        return self._running
-
-    def submit(self, job: Job, call: bytes) -> None:
-        """Put a job at the end of the queue."""
-        with self._lock:
-            if self.closed:
-                raise PoolClosed(
-                    f"the pool of {self.plan.ranks} ranks is closed: make a new one, Pool({self.plan.ranks})"
-                )
-            self._queue.append((job, call))
-        self._wake()
-
-    def cancel(self, job: Job) -> bool:
-        """Stop a job; a running one by killing the ranks, before anything else is done."""
-        with self._lock:
-            if job.state in ENDED:
-                return False
-            if job is self._running:
-                if self.crew is not None:
-                    self.crew.kill()
-                event = job._enter("cancelling")
-                self.post(lambda: job._record(event))
-            else:
-                self._queue = deque(item for item in self._queue if item[0] is not job)
-                event = job._end(
-                    "cancelled", error=JobCancelled(f"{job.name} was cancelled before it started")
-                )
-                self.post(lambda: job._deliver(event))
-        return True
-
-    def post(self, task: Callable[[], None]) -> None:
-        """Run a task on the pump's thread, or at once if that has ended."""
-        with self._lock:
-            alive = not self._ended
-            if alive:
-                self._tasks.append(task)
-        if alive:
-            self._wake()
-        else:
-            task()
-
-    def close(self) -> None:
-        """Kill the ranks, cancel what waits and end the thread."""
-        with self._lock:
-            self.closed = True
-            if self.crew is not None:
-                self.crew.kill()
-        self._wake()
-        if threading.current_thread() is not self.thread:
-            self.thread.join(_CLOSE_S)
-
-    def abandon(self) -> None:
-        """Close without waiting and without locks, so that a garbage collection may call it at any moment."""
-        self.closed = True
-        self._wake()
-
-    def forget(self) -> None:
-        """Drop everything without a word to the ranks: for a forked child, to which they do not belong."""
-        self.closed = self._ended = True
-        crew, self.crew = self.crew, None
-        for member in crew.members if crew is not None else ():
-            member.process.connection.close()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full, or the pump has ended
-            os.write(self._wake_write, b"!")
-
-    def _run(self) -> None:
-        problem: BaseException | None = None
+    def run(self) -> None:
+        """Work until the desk is closed, then leave nothing behind: no rank, no file, nobody who waits."""
+        reason = "its pool was closed"
         try:
-            while not self.closed:
+            self._tidy()
+            while not self._desk.closed:
                 self._turn()
-        except BaseException as unexpected:  # nobody may wait for ever on a thread that has died
-            problem = unexpected
-            _log.exception("the pool's thread has failed")
+        except BaseException as problem:  # nobody may wait for ever for a thread that has died
+            reason = f"its pool has failed: {problem!r}"
+            _log.exception("the thread of %d ranks has failed", self._plan.ranks)
         finally:
-            self._end(problem)
+            self._drop_crew(again=False)
+            self._desk.clear(reason)
+            self._desk.mail.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._desk.ended.set()
+
+    def _tidy(self) -> None:
+        scratch.sweep()
+        if environment.chosen_runs_directory() is None:
+            with contextlib.suppress(OSError):
+                rundir.prune(rundir.runs_directory())
 
     def _turn(self) -> None:
-        self._run_tasks()
+        """Do what can be done, then wait for news and take it in."""
+        self._desk.mail.take()
         self._keep_crew()
         self._dispatch()
-        crew = self.crew
-        timeout = None
-        if crew is not None and crew.grace_until is not None:
-            timeout = max(0.0, crew.grace_until - time.monotonic())
-        ready = connection.wait([self._wake_read, *(crew.waitables() if crew else ())], timeout)
-        if self._wake_read in ready:
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._wake_read, 4096)
-        if crew is not None:
-            for _, event in crew.read(ready):
-                if self._running is not None:
-                    self._running._record(event)
-            self._settle(crew)
-
-    def _run_tasks(self) -> None:
-        while self._tasks:
-            self._tasks.popleft()()
+        crew = self._desk.crew
+        sources = [self._desk.mail.waitable, *(crew.waitables() if crew is not None else ())]
+        ready = connection.wait(sources, None if crew is None else crew.patience_s)
+        if crew is None:
+            return
+        for event in crew.read(ready):
+            if self._desk.running is not None:
+                self._desk.running._record(event)
+        self._settle(crew)
 
     def _keep_crew(self) -> None:
         """Start ranks if there are none and somebody needs them."""
-        if self.crew is not None or self.closed or not (self._eager or self._queue):
+        desk = self._desk
+        if desk.crew is not None or desk.closed or not (self._start_now or desk.waiting):
             return
-        self._eager = False
+        self._start_now = False
         self._generation += 1
         try:
             crew = Crew(
-                plan=self.plan, folder=self._folder, generation=self._generation, stop=lambda: self.closed
+                plan=self._plan, folder=self._folder, generation=self._generation, stop=lambda: desk.closed
             )
         except (OSError, EOFError, RuntimeError) as problem:
-            self._fail_next(f"{type(problem).__name__}: {problem}")
+            cause = f"{type(problem).__name__}: {problem}"
+            failure = Failure(job=_START, rank=0, ranks=self._plan.ranks, cause=cause, phase="starting")
+            desk.refuse_next(RankFailed(failure))
             return
-        with self._lock:
-            self.crew = crew
-            if self.closed:
-                crew.kill()
+        desk.install(crew)
 
     def _dispatch(self) -> None:
         """Hand the next job to idle ranks."""
-        with self._lock:
-            crew = self.crew
-            if crew is None or crew.killed or not crew.idle or self._running is not None or not self._queue:
-                return
-            job, call = self._queue.popleft()
-            self._running = job
-            event = job._enter("running")
-        try:
-            job.directory = rundir.create({"name": job.name, **self._describe})
-        except (OSError, ValueError) as problem:
-            self._conclude(job, "failed", error=problem)
+        started = self._desk.begin()
+        if started is None or self._desk.crew is None:
             return
-        self._numbers += 1
-        self._started_s = time.monotonic()
-        job._record(event)
-        crew.send(
-            {
-                "number": self._numbers,
-                "call": call,
-                "directory": job.directory,
-                "sys_path": tuple(path or str(Path.cwd()) for path in sys.path),
-                "working_directory": str(Path.cwd()),
-            }
-        )
+        job, call = started
+        try:
+            job.directory = rundir.create({"name": job.name, **self._description})
+        except (OSError, ValueError) as problem:
+            self._desk.conclude("failed", error=problem)
+            return
+        self._desk.crew.send(call, job.directory)
 
     def _settle(self, crew: Crew) -> None:
-        """See whether the job has come to an end."""
-        job = self._running
-        if job is not None and job.state == "cancelling":
-            self._drop_crew()
-            self._conclude(job, "cancelled", error=JobCancelled(f"{job.name} was cancelled"))
+        """See whether the job, or the crew, has come to an end."""
+        job = self._desk.running
+        if crew.killed:
+            self._drop_crew(again=True)
+            if job is not None:
+                self._desk.conclude("cancelled", error=JobCancelled(f"{job.name} was cancelled"))
         elif job is not None and crew.done:
-            crew.rest()
             self._finish(job, [member.value for member in crew.members])
+            crew.rest()
         elif crew.settled:
             self._fail(crew, job)
 
     def _finish(self, job: Job, values: list[bytes]) -> None:
+        """End a job whose ranks have all returned."""
         assert job.directory is not None
-        seconds = time.monotonic() - self._started_s
+        seconds = time.monotonic() - self._desk.started_s
         try:
             unpacked = tuple(payload.unpack_result(value) for value in values)
         except Exception as problem:  # whatever unpickling a user's class raises
             error = TypeError(f"what {job.name} returned cannot be read here: {problem}. Return plain data")
-            self._conclude(job, "failed", error=error)
+            self._desk.conclude("failed", error=error)
             return
         run = Run(
             name=job.name,
             ranks=job.ranks,
-            backend=self.plan.backend,
+            backend=self._plan.backend,
             directory=job.directory,
             state="done",
             seconds=seconds,
             values=unpacked,
-            description=self._describe,
+            description=self._description,
         )
-        self._conclude(job, "done", run=run)
+        self._desk.conclude("done", run=run)
 
     def _fail(self, crew: Crew, job: Job | None) -> None:
         """Name the rank that failed, stop the others and start again."""
-        was_ready = all(member.state != "starting" for member in crew.members)
-        evidence = crew.evidence
-        self._drop_crew()
-        directory = crew.folder if job is None else job.directory
+        finished = crew.finished
+        self._drop_crew(again=crew.came_up)
         failure = judge(
-            evidence,
-            job="the start of the pool" if job is None else job.name,
-            ranks=self.plan.ranks,
-            directory=directory,
+            crew.evidence,
+            job=_START if job is None else job.name,
+            ranks=self._plan.ranks,
+            finished=finished,
+            directory=self._folder if job is None else job.directory,
             oom=limits.oom_kills() > crew.oom_kills,
         )
         if job is not None:
-            self._conclude(job, "failed", error=RankFailed(failure))
-            return
-        if was_ready:
-            _log.warning("an idle rank has died (%s); the pool starts again", failure.cause)
-            self._eager = True
+            self._desk.conclude("failed", error=RankFailed(failure))
+        elif crew.came_up:
+            _log.warning("rank %d, idle, was %s; the pool starts again", failure.rank, failure.cause)
         else:
-            self._fail_next(failure)
+            self._desk.refuse_next(RankFailed(failure))
 
-    def _fail_next(self, failure: Failure | str) -> None:
-        """Let the job that waits for the ranks know that they cannot start; the next job makes a new attempt."""
-        with self._lock:
-            if not self._queue:
-                return
-            job, _ = self._queue.popleft()
-        if isinstance(failure, str):
-            failure = Failure(
-                job="the start of the pool", rank=0, ranks=self.plan.ranks, cause=failure, phase="starting"
-            )
-        job._deliver(job._end("failed", error=RankFailed(failure)))
-
-    def _drop_crew(self) -> None:
-        """Kill and bury the ranks; new ones start at once, since the next job may come any moment."""
-        with self._lock:
-            crew, self.crew = self.crew, None
+    def _drop_crew(self, *, again: bool) -> None:
+        """Kill and bury the ranks; with `again`, new ones start at once, not only when a job comes."""
+        crew = self._desk.install(None)
+        self._start_now = again
         if crew is not None:
-            self._eager = self._running is not None
             crew.kill()
             crew.reap()
-
-    def _conclude(
-        self, job: Job, state: str, *, run: Run | None = None, error: BaseException | None = None
-    ) -> None:
-        """End the running job, on disk first."""
-        if job.directory is not None:
-            with contextlib.suppress(OSError):  # a full disk must not stop the pool
-                rundir.finish(
-                    job.directory,
-                    state=state,
-                    seconds=time.monotonic() - self._started_s if run is None else run.seconds,
-                    error="" if error is None else str(error),
-                )
-        with self._lock:
-            self._running = None
-            event = job._end(state, run=run, error=error)
-        job._deliver(event)
-
-    def _end(self, problem: BaseException | None) -> None:
-        """Leave nothing behind: no rank, no file, nobody who waits."""
-        reason = "its pool was closed" if problem is None else f"its pool has failed: {problem!r}"
-        with self._lock:
-            self.closed = True
-            job, waiting = self._running, [item[0] for item in self._queue]
-            self._queue.clear()
-        self._drop_crew()
-        if job is not None:
-            self._conclude(job, "cancelled", error=JobCancelled(f"{job.name} was cancelled: {reason}"))
-        for job in waiting:
-            job._deliver(job._end("cancelled", error=JobCancelled(f"{job.name} was cancelled: {reason}")))
-        with self._lock:
-            self._ended = True
-        self._run_tasks()
-        with self._lock:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            self._wake_read = self._wake_write = -1
-        shutil.rmtree(self._folder, ignore_errors=True)

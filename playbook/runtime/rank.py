@@ -12,7 +12,7 @@ Examples
 ...     return here().rank
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,8 @@ from playbook.tables import TABLES
 class Seat:
     """Where a function runs.
 
-    `rank` of `ranks`; `backend` is "gloo", "nccl" or "shared-gpu"; `device` is torch's name of the rank's device
-    ("cpu", "cuda:1"); `directory` is the run directory.
+    `rank` of `ranks`; `backend` is "gloo", "nccl" or "shared-gpu"; `device` is torch's name of this rank's
+    device, such as "cuda:1"; `directory` is the run directory.
     """
 
     rank: int
@@ -59,7 +59,7 @@ def emit(kind: str, name: str, **fields: Any) -> None:
     Parameters
     ----------
     kind
-        What it is: "progress" (with `done` and `total`; stale ones are dropped), "timeline", or a word of yours.
+        What it is: "progress" (with `done` and `total`; stale ones are dropped), or a word of yours.
     name
         Which one.
     **fields
@@ -76,12 +76,12 @@ def current_phase(text: str) -> None:
 
 
 def report_table(name: str, rows: Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Any]]) -> None:
-    """Add rows to one of the run's tables ("memory", "traffic", "timeline", "parity"); a killed run keeps them.
+    """Add rows to one of the run's tables; a killed run keeps them.
 
     Parameters
     ----------
     name
-        Table.
+        "memory", "traffic", "timeline" or "parity".
     rows
         Dicts, one a row, or one dict of columns. A missing `rank` column is filled with this rank.
 
@@ -115,10 +115,28 @@ def as_columns(rows: Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Any]]) 
     {'a': [1, 2], 'b': [None, 3]}
     """
     if isinstance(rows, Mapping):
-        return {name: list(column) for name, column in rows.items()}
-    rows = list(rows)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+        return {str(name): list(column) for name, column in rows.items()}
+    each = list(rows)
+    names = dict.fromkeys(str(name) for row in each for name in row)
+    return {name: [row.get(name) for row in each] for name in names}
+
+
+def call(function: Callable[..., Any], args: tuple[Any, ...], levers: Mapping[str, Any]) -> Any:
+    """Run a function on this rank; what it returns and the tables in it go to the run directory.
+
+    A returned dict may hold `tables`, a dict of the run's tables; they are taken out of the value.
+    """
+    current_phase("running the function")
+    value = function(*args, **levers)
+    tables = value.get("tables") if isinstance(value, dict) else None
+    if isinstance(tables, dict) and tables.keys() <= TABLES.keys():
+        value = {name: item for name, item in value.items() if name != "tables"}
+        for name, rows in tables.items():
+            report_table(name, rows)
+    current_phase("returning the value")
+    if _current is not None:
+        _current[1].value(value)
+    return value
 
 
 @contextmanager

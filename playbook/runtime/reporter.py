@@ -1,4 +1,4 @@
-"""The rank's side of reporting: every record goes to the rank's file at once, and to the kernel in batches."""
+"""The rank's side of reporting: records go to the rank's file at once, and to the kernel in batches."""
 
 import threading
 import time

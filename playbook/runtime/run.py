@@ -20,9 +20,9 @@ Record = dict[str, Any]
 class Run:
     """What real ranks did.
 
-    `values` holds what each rank returned, `seconds` the wall time from the start to the last rank's end, `backend`
-    "gloo", "nccl" or "shared-gpu"; `state` is "done", "failed", "cancelled", or "unfinished" if the kernel was killed.
-    Tables and events are read from `directory` when asked for.
+    `values` holds what each rank returned, `seconds` the wall time from the start to the last rank's end,
+    `backend` is "gloo", "nccl" or "shared-gpu"; `state` is "done", "failed", "cancelled", or "unfinished" if
+    the kernel was killed. Tables and events are read from `directory` when asked for.
     """
 
     name: str
@@ -118,17 +118,16 @@ def load_run(path: str | Path) -> Run:
         )
     ended = directory / "outcome.json"
     outcome = rundir.read_json(ended) if ended.exists() else {}
-    run = Run(
+    records = tuple(rundir.read_records(rundir.records_path(directory, rank)) for rank in range(ranks))
+    errors = [record["name"] for rank in records for record in rank if record["kind"] == "error"]
+    return Run(
         name=str(description.get("name", "")),
         ranks=ranks,
         backend=str(description.get("backend", "")),
         directory=directory,
-        state=str(outcome.get("state", "unfinished")),
-        seconds=float(outcome.get("seconds", float("nan"))),
-        values=(),
-        error=str(outcome.get("error", "")),
+        state=str(outcome.get("state", "failed" if errors else "unfinished")),
+        seconds=float(outcome.get("seconds", "nan")),
+        values=tuple(next((r["value"] for r in rank if r["kind"] == "value"), None) for rank in records),
+        error=str(outcome.get("error", errors[0] if errors else "")),
         description=description,
     )
-    values = tuple(next((r["value"] for r in rank if r["kind"] == "value"), None) for rank in run._records)
-    object.__setattr__(run, "values", values)
-    return run

@@ -10,9 +10,11 @@ outcome.json    written once, at the end; absent if the kernel was killed before
 Lines are written with one system call each, so that a killed process loses at most the line it was writing.
 """
 
+import contextlib
 import json
 import os
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -73,6 +75,15 @@ def create(description: Mapping[str, Any], directory: Path | None = None) -> Pat
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     _write_once(directory / "run.json", {"layout": LAYOUT_VERSION, "started": started, **description})
     return directory
+
+
+def prune(folder: Path) -> None:
+    """Remove the oldest runs of a folder but for the newest 200; those without an outcome stay for a day."""
+    runs = sorted((path for path in folder.iterdir() if (path / "run.json").is_file()), reverse=True)
+    for run in runs[KEPT_RUNS:]:
+        with contextlib.suppress(OSError):
+            if (run / "outcome.json").exists() or time.time() - run.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(run, ignore_errors=True)
 
 
 def finish(directory: Path, *, state: str, seconds: float, error: str = "") -> None:
@@ -149,8 +160,20 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+def read_last_phase(directory: Path, rank: int) -> str:
+    """Phase that a rank wrote last, if it is near the end of its file; else empty."""
+    lines = read_tail(records_path(directory, rank), 256 * 1024).splitlines()
+    for line in reversed(lines):
+        if '"kind":"phase"' in line:
+            try:
+                return str(json.loads(line)["name"])
+            except (ValueError, KeyError):  # cut off by a kill
+                continue
+    return ""
+
+
 def read_tail(path: Path, size_bytes: int = 4096) -> str:
-    """Last part of a text file, at most `size_bytes`, from the beginning of a line; empty if there is none."""
+    """Last part of a text file, at most `size_bytes`, from the start of a line; empty if it is missing."""
     try:
         with path.open("rb") as file:
             length = file.seek(0, os.SEEK_END)

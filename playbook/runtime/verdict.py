@@ -1,12 +1,12 @@
 """Whose fault it was: from what is known of every rank to the one that failed first.
 
-Evidence in falling order: killed by a signal or ended by itself; an exception of its own; a lost connection, which
-is what a peer's failure looks like from the other side.
+Evidence in falling order: killed by a signal or ended by itself; an exception of its own; a lost connection,
+which is what a peer's failure looks like from the other side.
 """
 
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,14 +20,15 @@ _PEER_WORDS = re.compile(
     re.IGNORECASE,
 )
 _FATAL = "Fatal Python error"
+_WAITED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is known of a rank that did not finish its job.
 
-    `exit_code` is negative for a signal and None if the process lives; `cause`, `kinds` and `traceback` describe its
-    exception; `time_s` is on the monotonic clock.
+    `exit_code` is negative for a signal and None if the process lives; `cause`, `kinds` (names of its
+    classes) and `traceback` describe its exception; `time_s` is on the monotonic clock.
     """
 
     rank: int
@@ -40,26 +41,34 @@ class Evidence:
 
 
 def judge(
-    evidence: Sequence[Evidence], *, job: str, ranks: int, directory: Path | None, oom: bool
+    evidence: Sequence[Evidence],
+    *,
+    job: str,
+    ranks: int,
+    finished: Collection[int] = (),
+    directory: Path | None = None,
+    oom: bool = False,
 ) -> Failure:
     """Name the rank that failed first.
 
     Parameters
     ----------
     evidence
-        At least one; what is known of the ranks that did not finish.
+        At least one; what is known of the ranks that failed.
     job
         Name of the job.
     ranks
         World size.
+    finished
+        Ranks that had returned already, so that they were not waiting.
     directory
-        Run directory, whose logs and phases are read; None if the failure came before it was made.
+        Folder with the ranks' logs and records; None if there are none yet.
     oom
-        Whether the kernel's out-of-memory killer has run since the ranks started.
+        Whether the system's out-of-memory killer has run since the ranks started.
     """
-    known = [_with_log(item, directory) for item in evidence]
+    known = [_with_files(item, directory) for item in evidence]
     culprit, log = min(known, key=lambda pair: (_weight(*pair), pair[0].time_s, pair[0].rank))
-    victims = tuple(sorted(set(range(ranks)) - {item.rank for item in evidence if not _only_waited(item)}))
+    guilty = {item.rank for item, text in known if _weight(item, text) < _WAITED}
     return Failure(
         job=job,
         rank=culprit.rank,
@@ -69,38 +78,29 @@ def judge(
         traceback=culprit.traceback or _fault_stack(log),
         log_tail=log,
         hint=_hint(culprit, oom),
-        victims=tuple(rank for rank in victims if rank != culprit.rank),
+        others=tuple(sorted(guilty - {culprit.rank})),
+        victims=tuple(sorted(set(range(ranks)) - guilty - set(finished) - {culprit.rank})),
     )
 
 
-def last_phase(directory: Path, rank: int) -> str:
-    """Phase that a rank wrote last; its file tells it even if the pipe did not."""
-    try:
-        records = rundir.read_records(rundir.records_path(directory, rank))
-    except ValueError:
-        return ""
-    return next((r["name"] for r in reversed(records) if r["kind"] == "phase"), "")
-
-
-def _with_log(item: Evidence, directory: Path | None) -> tuple[Evidence, str]:
+def _with_files(item: Evidence, directory: Path | None) -> tuple[Evidence, str]:
+    """Evidence with the last phase that the rank wrote, and the end of its log."""
     if directory is None:
         return item, ""
-    log = rundir.read_tail(rundir.log_path(directory, item.rank))
-    return replace(item, phase=item.phase or last_phase(directory, item.rank)), log
+    phase = (
+        item.phase if item.exit_code is None else rundir.read_last_phase(directory, item.rank) or item.phase
+    )
+    return replace(item, phase=phase), rundir.read_tail(rundir.log_path(directory, item.rank))
 
 
 def _weight(item: Evidence, log: str) -> int:
+    """0 for a signal, 1 for an exit, 2 for an exception of its own, 3 for having waited for a peer."""
     if item.exit_code is None:
-        return 3 if _only_waited(item) else 2
-    aborted_for_peer = item.exit_code == -signal.SIGABRT and _PEER_WORDS.search(log)
-    return 3 if aborted_for_peer else 0 if item.exit_code < 0 else 1
-
-
-def _only_waited(item: Evidence) -> bool:
-    """Whether a rank's exception is what a peer's failure looks like from the other side."""
-    if item.exit_code is not None:
-        return False
-    return bool(_PEER_KINDS.intersection(item.kinds) or _PEER_WORDS.search(item.cause))
+        lost_peer = _PEER_KINDS.intersection(item.kinds) or _PEER_WORDS.search(item.cause)
+        return _WAITED if lost_peer else 2
+    if item.exit_code == -signal.SIGABRT and _PEER_WORDS.search(log):
+        return _WAITED  # NCCL's watchdog aborts the process of a rank that has lost its peer
+    return 0 if item.exit_code < 0 else 1
 
 
 def _exit_words(exit_code: int | None) -> str:
@@ -118,8 +118,8 @@ def _hint(culprit: Evidence, oom: bool) -> str:
     if culprit.exit_code != -signal.SIGKILL:
         return ""
     if oom:
-        return "The system's out-of-memory killer has run here since: use fewer ranks or a smaller model."
-    return "Something outside killed it: often the out-of-memory killer. Use fewer ranks or a smaller model if so."
+        return "The system's out-of-memory killer has run since: use fewer ranks or a smaller model."
+    return "It was killed from outside, often for lack of memory: fewer ranks or a smaller model need less."
 
 
 def _fault_stack(log: str) -> str:
