@@ -1,0 +1,1 @@
+"""Exercises, one file a chapter: each has a tuple `EXERCISES`."""
