@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playbook.program.engine import run_streams
-from playbook.program.simulation import KINDS, Simulation
+from playbook.program.simulation import Simulation
+from playbook.schedules.action import KINDS, Action
+from playbook.schedules.packed import B, F, I, Packed, W, pack_order, unpack
 from playbook.spec import Link
 
 Cost = float | Sequence[float]
 """One number for all stages, or one for each."""
 
-Orders = Sequence[Sequence[tuple[int, str, int]]]
-"""Each rank's (stage, kind, micro-batch) in order; `playbook.schedules.Action` is such a tuple."""
-
-_F, _B, _I, _W = range(len(KINDS))
-_CODES = {name: code for code, name in enumerate(KINDS)}
+Orders = Sequence[Packed | Sequence[Action]]
+"""Each rank's actions in the order in which it runs them."""
 
 
 def simulate(
@@ -40,7 +38,7 @@ def simulate(
     Parameters
     ----------
     orders
-        Each rank's actions (stage, kind, micro-batch) in the order in which it runs them.
+        Each rank's actions in the order in which it runs them, packed or not.
     placement
         Rank of each stage.
     forward, backward_input, backward_weight
@@ -97,19 +95,14 @@ def simulate(
 def _flatten(orders: Orders) -> tuple[NDArray[np.int64], ...]:
     """Rank, stage, kind and micro-batch of every action, rank by rank."""
     for rank, order in enumerate(orders):
-        if not order:
+        if len(order) == 0:
             raise ValueError(f"rank {rank} has no action; give every rank at least one, as in 0F0")
-    if not orders:
+    if len(orders) == 0:
         raise ValueError(
             "the order has no rank; give each rank's actions, as in [[(0, 'F', 0), (0, 'B', 0)]]"
         )
     ranks = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
-    stage, kind, microbatch = zip(*chain.from_iterable(orders), strict=True)
-    unknown = set(kind) - set(KINDS)
-    if unknown:
-        raise ValueError(f"{sorted(unknown)[0]!r} is no kind of action; use one of {', '.join(KINDS)}")
-    codes = [_CODES[name] for name in kind]
-    return ranks, *(np.array(column, dtype=np.int64) for column in (stage, codes, microbatch))
+    return ranks, *unpack(np.concatenate([pack_order(order) for order in orders]))
 
 
 def _check_placement(rank: NDArray[np.int64], stage: NDArray[np.int64], placement: NDArray[np.int64]) -> None:
@@ -171,13 +164,13 @@ def _waits(
     if twice.size:
         row = int(twice[0])
         raise ValueError(f"{stage[row]}{KINDS[kind[row]]}{microbatch[row]} runs twice; each action runs once")
-    backward_of = np.maximum(row_of[_B], row_of[_I])
-    forward, through, weight = kind == _F, (kind == _B) | (kind == _I), kind == _W
+    backward_of = np.maximum(row_of[B], row_of[I])
+    forward, through, weight = kind == F, (kind == B) | (kind == I), kind == W
     needs = (
-        (forward & (stage > 0), row_of[_F], -1, "F"),
+        (forward & (stage > 0), row_of[F], -1, "F"),
         (through & (stage < stages - 1), backward_of, 1, "B or I"),
-        (through, row_of[_F], 0, "F"),
-        (weight, row_of[_I], 0, "I"),
+        (through, row_of[F], 0, "F"),
+        (weight, row_of[I], 0, "I"),
     )
     waiters, awaiteds = [], []
     for who, table, step, word in needs:

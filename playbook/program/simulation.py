@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from playbook.schedules.action import KINDS
+from playbook.schedules.packed import B, F, W
 from playbook.tables import table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-KINDS = ("F", "B", "I", "W")
-"""Action kinds in the order of the codes in `Simulation.kind`."""
-
 KIND_WORDS = ("forward", "backward", "backward_input", "backward_weight")
-"""The same in the words of the timeline table."""
-
-_F, _B, _I, _W = range(len(KINDS))
+"""`KINDS` in the words of the timeline table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,7 +85,7 @@ class Simulation:
     @property
     def peak_live(self) -> tuple[int, ...]:
         """Per rank, the most chunks alive at once: from the start of F to the end of W, or of a fused B."""
-        change = (self.kind == _F).astype(np.int64) - ((self.kind == _B) | (self.kind == _W))
+        change = (self.kind == F).astype(np.int64) - ((self.kind == B) | (self.kind == W))
         return tuple(int(np.cumsum(change[self._of(rank)]).max()) for rank in range(self.ranks))
 
     def live_curve(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -100,9 +97,9 @@ class Simulation:
             Times at which the count changes, in order, and the count from each time on.
         """
         kind, start, end = self.kind[self._of(rank)], self.start[self._of(rank)], self.end[self._of(rank)]
-        frees = (kind == _B) | (kind == _W)
-        times = np.where(frees, end, start)[frees | (kind == _F)]
-        change = np.where(frees, -1, 1)[frees | (kind == _F)]
+        frees = (kind == B) | (kind == W)
+        times = np.where(frees, end, start)[frees | (kind == F)]
+        change = np.where(frees, -1, 1)[frees | (kind == F)]
         return times, np.cumsum(change)
 
     @property

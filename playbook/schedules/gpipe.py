@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from playbook.schedules.action import Action
+import numpy as np
+
+from playbook.schedules.packed import B, F, Packed, pack
 from playbook.schedules.plan import Plan, no_objection
 
 
-def orders(ranks: int, microbatches: int, chunks: int) -> list[list[Action]]:
+def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
     """Every rank runs its m forwards and then its m backwards, first in, first out."""
-    return [
-        [Action(rank, kind, microbatch) for kind in "FB" for microbatch in range(microbatches)]
-        for rank in range(ranks)
-    ]
+    every = np.arange(microbatches)
+    return [np.concatenate((pack(rank, F, every), pack(rank, B, every))) for rank in range(ranks)]
 
 
 def idle(ranks: int, microbatches: int, chunks: int, forward: float, backward: float) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from playbook.schedules.action import Action
+import numpy as np
+from numpy.typing import NDArray
+
+from playbook.schedules.packed import B, F, Packed, in_turn, pack
 from playbook.schedules.plan import Plan
 
 
@@ -21,39 +24,44 @@ def rounds(ranks: int, microbatches: int) -> list[int]:
     return [size + 1] * longer + [size] * (count - longer)
 
 
-def passes(ranks: int, microbatches: int, chunks: int) -> list[tuple[int, int]]:
-    """(chunk, micro-batch) in the order of the forwards; backwards take the chunks in reverse."""
-    order = []
-    first = 0
-    for size in rounds(ranks, microbatches):
-        order += [(chunk, first + k) for chunk in range(chunks) for k in range(size)]
-        first += size
-    return order
+def passes(ranks: int, microbatches: int, chunks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Chunk and micro-batch in the order of the forwards; backwards take the chunks in reverse.
 
-
-def rank_order(
-    rank: int, ranks: int, chunks: int, ordered: list[tuple[int, int]], group: int
-) -> list[Action]:
-    """Warm-up of (v − 1) group + 2(p − 1 − r) forwards, then one forward and one backward in turn.
-
-    With one chunk p − 1 − r forwards are enough, and the order is that of 1F1B.
+    Examples
+    --------
+    >>> chunk, microbatch = passes(2, 4, 2)
+    >>> chunk.tolist(), microbatch.tolist()
+    ([0, 0, 1, 1, 0, 0, 1, 1], [0, 1, 0, 1, 2, 3, 2, 3])
     """
-    forwards = [Action(chunk * ranks + rank, "F", k) for chunk, k in ordered]
-    backwards = [Action((chunks - 1 - chunk) * ranks + rank, "B", k) for chunk, k in ordered]
-    lead = 1 if chunks == 1 else 2
-    warmup = min((chunks - 1) * group + lead * (ranks - 1 - rank), len(forwards))
-    steady = len(forwards) - warmup
-    order = forwards[:warmup]
-    for pair in zip(forwards[warmup:], backwards[:steady], strict=True):
-        order += pair
-    return order + backwards[steady:]
+    chunk, microbatch, first = [], [], 0
+    for size in rounds(ranks, microbatches):
+        chunk.append(np.repeat(np.arange(chunks), size))
+        microbatch.append(np.tile(np.arange(first, first + size), chunks))
+        first += size
+    return np.concatenate(chunk), np.concatenate(microbatch)
 
 
-def orders(ranks: int, microbatches: int, chunks: int) -> list[list[Action]]:
-    """Order of every rank; rank r holds at most (v − 1)p + 2(p − 1 − r) + 1 chunks when p divides m."""
-    ordered = passes(ranks, microbatches, chunks)
+def warmup(rank: int, ranks: int, microbatches: int, chunks: int) -> int:
+    """Count the forwards before one forward and one backward run in turn.
+
+    A group passes all chunks but the last, and each rank below needs two forwards more: one on its way down
+    and one that runs while the backward comes up. With one chunk one is enough, and the order is that of 1F1B.
+    """
     group = max(rounds(ranks, microbatches))
-    return [rank_order(rank, ranks, chunks, ordered, group) for rank in range(ranks)]
+    return (chunks - 1) * group + (1 if chunks == 1 else 2) * (ranks - 1 - rank)
+
+
+def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
+    """Order of every rank; rank r holds at most (v − 1)p + 2(p − 1 − r) + 1 chunks when p divides m."""
+    chunk, microbatch = passes(ranks, microbatches, chunks)
+    return [
+        in_turn(
+            pack(chunk * ranks + rank, F, microbatch),
+            pack((chunks - 1 - chunk) * ranks + rank, B, microbatch),
+            lead=min(warmup(rank, ranks, microbatches, chunks) + 1, len(chunk)),
+        )
+        for rank in range(ranks)
+    ]
 
 
 def idle(ranks: int, microbatches: int, chunks: int, forward: float, backward: float) -> float:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from playbook.schedules.action import Action
+import numpy as np
+
 from playbook.schedules.gpipe import idle, one_chunk
+from playbook.schedules.packed import B, F, Packed, in_turn, pack
 from playbook.schedules.plan import Plan, no_objection
 
 
-def rank_order(rank: int, ranks: int, microbatches: int) -> list[Action]:
-    """Forwards until the first backward can come, then one backward and one forward in turn."""
-    warmup = min(ranks - rank, microbatches)
-    order = [Action(rank, "F", microbatch) for microbatch in range(warmup)]
-    for microbatch in range(microbatches):
-        order.append(Action(rank, "B", microbatch))
-        if warmup + microbatch < microbatches:
-            order.append(Action(rank, "F", warmup + microbatch))
-    return order
+def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
+    """Forwards until the first backward can come, then one backward and one forward in turn.
 
-
-def orders(ranks: int, microbatches: int, chunks: int) -> list[list[Action]]:
-    """Order of every rank; rank r holds at most p − r micro-batches."""
-    return [rank_order(rank, ranks, microbatches) for rank in range(ranks)]
+    Rank r leads with p − r forwards, so it never holds more micro-batches than that.
+    """
+    every = np.arange(microbatches)
+    return [
+        in_turn(pack(rank, F, every), pack(rank, B, every), lead=min(ranks - rank, microbatches))
+        for rank in range(ranks)
+    ]
 
 
 def torch_rule(ranks: int, microbatches: int, chunks: int) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from playbook.schedules.action import Action
+from playbook.schedules.packed import Packed
 from playbook.schedules.placement import loop
 
 Rule = Callable[[int, int, int], str | None]
@@ -27,8 +28,8 @@ class Plan:
     """One line for drop-downs and help."""
     source: str
     """Where the order is defined: authors, year, section."""
-    orders: Callable[[int, int, int], Sequence[Sequence[Action]]]
-    """(ranks, micro-batches, chunks) → each rank's actions in order."""
+    orders: Callable[[int, int, int], Sequence[Packed | Sequence[Action]]]
+    """(ranks, micro-batches, chunks) → each rank's actions in order, packed or as a plain list."""
     idle: Callable[[int, int, int, float, float], float]
     """(ranks, micro-batches, chunks, forward, backward) → makespan minus work of a rank, for equal stages,
     no communication and the costs of one chunk; exact where `note` has nothing to say."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playbook.schedules.action import Action
 from playbook.schedules.orders import Orders, check_orders, orders_as_csv, placement_of, read_orders
+from playbook.schedules.packed import F, Packed, actions_of, pack_order, unpack
 from playbook.schedules.registry import check_framework, find_plan
 
 if TYPE_CHECKING:
     from playbook.program.simulation import Simulation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: actions are made when asked for, and kept
 class Schedule:
     """Each rank's actions in order.
 
@@ -38,15 +40,20 @@ class Schedule:
     """Stages that each rank owns, v."""
     placement: tuple[int, ...]
     """Rank of each of the p · v stages."""
-    orders: tuple[tuple[Action, ...], ...]
-    """Each rank's actions in the order in which it runs them."""
+    packed: tuple[Packed, ...]
+    """Each rank's actions in the order in which it runs them, as flat arrays."""
     note: str | None = None
     """What a textbook formula says wrongly at this size, in words; None if nothing."""
+
+    @cached_property
+    def orders(self) -> tuple[tuple[Action, ...], ...]:
+        """Each rank's actions in the order in which it runs them."""
+        return tuple(actions_of(order) for order in self.packed)
 
     @property
     def warmup(self) -> tuple[int, ...]:
         """Per rank, the forwards before the one that is followed by the rank's first backward."""
-        return tuple(_leading_forwards(order) - 1 for order in self.orders)
+        return tuple(_leading_forwards(order) - 1 for order in self.packed)
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Write the order as torch's compute-only CSV, one row a rank; to `path` too if given."""
@@ -82,7 +89,7 @@ class Schedule:
         from playbook.program.simulate import simulate
 
         return simulate(
-            self.orders,
+            self.packed,
             self.placement,
             forward=forward,
             backward_input=backward_input,
@@ -93,8 +100,10 @@ class Schedule:
         )
 
 
-def _leading_forwards(order: Sequence[Action]) -> int:
-    return next((place for place, action in enumerate(order) if action.kind != "F"), len(order))
+def _leading_forwards(order: Packed) -> int:
+    _, kind, _ = unpack(order)
+    others = (kind != F).nonzero()[0]
+    return int(others[0]) if others.size else len(order)
 
 
 def schedule(
@@ -139,7 +148,7 @@ def schedule(
         microbatches=m,
         chunks=v,
         placement=plan.placement(p, v),
-        orders=tuple(map(tuple, plan.orders(p, m, v))),
+        packed=tuple(map(pack_order, plan.orders(p, m, v))),
         note=plan.note(p, m, v),
     )
 
@@ -183,5 +192,5 @@ def schedule_from_orders(orders: Orders, name: str = "own order") -> Schedule:
         microbatches=microbatches,
         chunks=max(placement.count(rank) for rank in range(len(orders))),
         placement=placement,
-        orders=tuple(map(tuple, orders)),
+        packed=tuple(map(pack_order, orders)),
     )
