@@ -45,7 +45,7 @@ def warmup(rank: int, ranks: int, microbatches: int, chunks: int) -> int:
     """Count the forwards before one forward and one backward run in turn.
 
     A group passes all chunks but the last, and each rank below needs two forwards more: one on its way down
-    and one that runs while the backward comes up. With one chunk one is enough, and the order is that of 1F1B.
+    and one that runs while the backward comes up. With one chunk, one is enough: that is 1F1B.
     """
     group = max(rounds(ranks, microbatches))
     return (chunks - 1) * group + (1 if chunks == 1 else 2) * (ranks - 1 - rank)
