@@ -1,0 +1,90 @@
+"""Pieces that policies share: rows of forward and backward, saved tensors, weights with the row that completes them."""
+
+from collections.abc import Mapping
+
+from playbook.program.block import END, At, Op, Region, Size, Tensor, Weight
+from playbook.spec import Parameter
+
+
+def forward(owner: str, op: str, flops: Size = 0, region: Region = "full", group: str = "") -> Op:
+    """One row of forward."""
+    return Op(owner=owner, op=op, phase="F", flops=flops, region=region, group=group)
+
+
+def backward(owner: str, op: str, flops: Size = 0, region: Region = "full", group: str = "") -> Op:
+    """One row of backward."""
+    return Op(owner=owner, op=op, phase="B", flops=flops, region=region, group=group)
+
+
+def saved(
+    name: str, size: Size, birth: str, last_use: str, release: str, region: Region, group: str = ""
+) -> Tensor:
+    """A tensor of this block that forward keeps for backward, by the names of its three rows."""
+    return Tensor(
+        name=name,
+        term="activations",
+        bytes=size,
+        birth=At("F", birth),
+        fwd_end=At("F", last_use),
+        bwd_end=At("B", release),
+        region=region,
+        group=group,
+    )
+
+
+def passing(
+    name: str, size: Size, birth: str, last_use: str, region: Region, term: str = "activations"
+) -> Tensor:
+    """A tensor of forward that dies there."""
+    return Tensor(
+        name=name, term=term, bytes=size, birth=At("F", birth), fwd_end=At("F", last_use), region=region
+    )
+
+
+def passing_back(name: str, size: Size, birth: str, last_use: str, region: Region) -> Tensor:
+    """A temporary of backward."""
+    return Tensor(
+        name=name,
+        term="temporary",
+        bytes=size,
+        birth=At("B", birth),
+        bwd_end=At("B", last_use),
+        region=region,
+    )
+
+
+def block_input(size: Size, last_use: str, release: str | None) -> Tensor:
+    """The residual stream that the block before hands in; saved for backward if a release is given."""
+    return Tensor(
+        name="input",
+        term="activations",
+        bytes=size,
+        birth=At("F", END, -1),
+        fwd_end=At("F", last_use),
+        bwd_end=At("B", release) if release else None,
+        region="full",
+    )
+
+
+def block_gradient(size: Size, last_use: str) -> Tensor:
+    """The gradient of the residual stream that the block after hands back."""
+    born = At("B", END, 1)
+    return Tensor(
+        name="gradient", term="temporary", bytes=size, birth=born, bwd_end=At("B", last_use), region="full"
+    )
+
+
+def weights(parameters: tuple[Parameter, ...], ready: Mapping[str, str]) -> tuple[Weight, ...]:
+    """Parameters with the row of backward that completes the gradient of each.
+
+    Raises
+    ------
+    ValueError
+        If a parameter has no row: the policy does not know this kind of model.
+    """
+    missing = [p.name for p in parameters if p.name not in ready]
+    if missing:
+        raise ValueError(f"no row of backward makes the gradient of {missing[0]!r}; give one in the policy")
+    return tuple(
+        Weight(name=p.name, shape=p.shape, tp_dim=p.tp_dim, ready=At("B", ready[p.name])) for p in parameters
+    )

@@ -1,0 +1,19 @@
+"""What is read off a scenario's step program: memory, traffic, time."""
+
+from playbook.memory import TrainingMemory, training_memory
+from playbook.program.step import Program
+from playbook.program.traffic import Traffic
+from playbook.spec import Scenario
+from playbook.stages import program_of
+
+__all__ = ["TrainingMemory", "program", "traffic", "training_memory"]
+
+
+def program(s: Scenario, rank: int = 0) -> Program:
+    """Return the step program of one rank."""
+    return program_of(s, rank)
+
+
+def traffic(s: Scenario, rank: int = 0) -> Traffic:
+    """Return what one rank sends in a step."""
+    return program(s, rank).traffic()

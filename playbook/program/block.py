@@ -1,0 +1,294 @@
+"""Templates: the rows and tensors of one block, forward and backward, which passes rewrite and assembly tiles.
+
+A block is a layer, or what stands at an end of a stage: the embedding, the head with its loss, a receive or a send.
+Rows are named, never numbered, because passes insert rows; a row's name is `owner/op[@axis]#k` inside its segment,
+with `R:` before it where backward computes it again.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from playbook.program.polynomial import Polynomial
+
+Size = int | Polynomial
+"""Bytes or FLOPs: a number, or a polynomial in the model's sizes."""
+
+Segment = Literal["S", "F", "B", "O"]
+"""State that is there before the step, forward, backward (recompute in it), optimizer step."""
+
+Region = Literal["full", "tp", "kv", "gathered", "whole"]
+"""What tensor parallelism leaves of a tensor: `tp` 1/t (heads, feed-forward columns), `kv` 1/t but never less than a
+head, `full` all of it, or 1/t under sequence parallelism (residual stream, norms), `gathered` a norm's output, 1/t only
+where the framework saves the shard, `whole` always all of it."""
+
+When = Literal["every", "first", "last", "later", "step"]
+"""Micro-batches of a row or tensor: every one, the first, the last, all but the first; `step` for a tensor that is born
+in the first and dies in the last."""
+
+START, END = "^", "$"
+FIRST, LAST = "first", "last"
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "receive")
+
+
+class At(NamedTuple):
+    """A place in a step: a row of a block's segment.
+
+    `row` is a row's name, START or END; `block` 0 is this block, −1 the one before it in depth, +1 the one after, FIRST
+    and LAST those at the ends of the stage; `otherwise` is where it is if that block has no such row.
+    """
+
+    segment: Segment
+    row: str = START
+    block: int | str = 0
+    otherwise: str = ""
+
+
+OPTIMIZER = At("O", "/optimizer#0", FIRST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation of a template.
+
+    Parameters
+    ----------
+    owner
+        Module path, relative to the layer in a layer's block.
+    op
+        Name without namespace, as ids use it.
+    phase
+        F, R, B or O.
+    name
+        Unique in its segment; `rows` gives it.
+    axis
+        Mesh axis of a collective, else None.
+    flops, payload
+        Floating-point operations; bytes of the collective's payload.
+    region
+        How tensor parallelism divides flops and payload.
+    stream
+        The queue it runs on: "compute", or a communication queue.
+    when
+        In which micro-batches it runs.
+    issue
+        The place of another block behind which the row really runs (a prefetch); it keeps its own owner.
+    group
+        "core" for the attention core, which selective recomputation computes again.
+    """
+
+    owner: str
+    op: str
+    phase: str = "F"
+    name: str = ""
+    axis: str | None = None
+    flops: Size = 0
+    payload: Size = 0
+    region: Region = "whole"
+    stream: str = "compute"
+    when: When = "every"
+    issue: At | None = None
+    group: str = ""
+
+    @property
+    def label(self) -> str:
+        """The operation with its axis, as ids write it."""
+        return f"{self.op}@{self.axis}" if self.axis else self.op
+
+    @property
+    def kind(self) -> str:
+        """One of the tables' kinds."""
+        if self.op in ("send", "receive"):
+            return self.op
+        if self.axis:
+            return "collective"
+        return {"F": "forward", "R": "recompute", "B": "backward", "O": "optimizer"}[self.phase]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """Memory that a block holds for a while.
+
+    Parameters
+    ----------
+    name, term
+        What it is; which of the memory terms it counts in.
+    bytes
+        Its size before any pass has divided it.
+    birth
+        It is there from the start of this row.
+    fwd_end
+        Row of the last use in forward; None for a tensor that is born later.
+    bwd_end
+        Row of the release in backward or after it. Set on a tensor of forward, it means saved for backward.
+    region, when, group
+        As for `Op`.
+    """
+
+    name: str
+    term: str
+    bytes: Size
+    birth: At
+    fwd_end: At | None = None
+    bwd_end: At | None = None
+    region: Region = "whole"
+    when: When = "every"
+    group: str = ""
+
+    @property
+    def saved(self) -> bool:
+        """Whether forward keeps it for backward."""
+        return self.fwd_end is not None and self.bwd_end is not None
+
+    @property
+    def death(self) -> At | None:
+        """Row after whose end it is gone; None stays for good."""
+        return self.bwd_end or self.fwd_end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """One parameter of a block.
+
+    Parameters
+    ----------
+    name, shape, tp_dim
+        As in `spec.Parameter`; passes divide the shape.
+    ready
+        Row of backward that completes its gradient.
+    born
+        Row that makes the gradient's memory, if an earlier one does (a tied table).
+    """
+
+    name: str
+    shape: tuple[Size, ...]
+    tp_dim: int | None = None
+    ready: At = At("B", END)
+    born: At | None = None
+
+    @property
+    def numel(self) -> Size:
+        """Elements on this rank before any sharding among data-parallel ranks."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Junction:
+    """Where a tensor-parallel part of a block begins and ends (a column-split product, a row-split one).
+
+    Parameters
+    ----------
+    enter, leave
+        Owners of the collectives at the part's input and output; None where the part has no such end.
+    input_rows
+        Rows of forward before which the input must be whole, and of backward after which its gradient is a partial sum.
+    output_rows
+        Rows of forward after which the output is a partial sum, and of backward before which its gradient must be whole.
+    again
+        Row of backward that needs the whole input once more (the first weight gradient).
+    bytes
+        Bytes of the whole tensor that travels.
+    """
+
+    enter: str | None = None
+    leave: str | None = None
+    input_rows: tuple[str, str] | None = None
+    output_rows: tuple[str, str | None] | None = None
+    again: str | None = None
+    bytes: Size = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The template of one block.
+
+    Parameters
+    ----------
+    name
+        "layer", "embedding", "head", "receive" or "send".
+    layered
+        Whether owners are relative to a layer.
+    forward, backward, optimizer
+        Rows of each segment, in order of issue.
+    tensors
+        What it holds; a tensor between two blocks belongs to the one that consumes it.
+    weights
+        Its parameters.
+    junctions
+        Its tensor-parallel parts.
+    passes
+        The passes that have rewritten it.
+    """
+
+    name: str
+    layered: bool = False
+    forward: tuple[Op, ...] = ()
+    backward: tuple[Op, ...] = ()
+    optimizer: tuple[Op, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    junctions: tuple[Junction, ...] = ()
+    passes: frozenset[str] = frozenset()
+
+    def segment(self, letter: str) -> tuple[Op, ...]:
+        """Rows of F, B or O."""
+        return {"F": self.forward, "B": self.backward, "O": self.optimizer}[letter]
+
+    @property
+    def first(self) -> bool:
+        """Whether it stands at the start of a stage."""
+        return self.name in ("embedding", "receive")
+
+    @property
+    def numel(self) -> Size:
+        """Elements of all its weights on this rank."""
+        return total(self.weights)
+
+
+def total(weights: Iterable[Weight]) -> Size:
+    """Elements of several weights together."""
+    return sum((weight.numel for weight in weights), 0)
+
+
+def rows(ops: Iterable[Op]) -> tuple[Op, ...]:
+    """Name the rows of one segment by owner, operation and occurrence.
+
+    Examples
+    --------
+    >>> [row.name for row in rows([Op(owner="mlp", op="mm"), Op(owner="mlp", op="mm", phase="R")])]
+    ['mlp/mm#0', 'R:mlp/mm#0']
+    """
+    counts: dict[str, int] = {}
+    named = []
+    for op in ops:
+        if op.name:
+            named.append(op)
+            continue
+        stem = f"{'R:' if op.phase == 'R' else ''}{op.owner}/{op.label}"
+        counts[stem] = counts.get(stem, -1) + 1
+        named.append(replace(op, name=f"{stem}#{counts[stem]}"))
+    return tuple(named)
+
+
+def insert(
+    ops: tuple[Op, ...], new: Op, *, before: str | None = None, after: str | None = None
+) -> tuple[Op, ...]:
+    """Put a row next to a named one; START and END name the ends of the segment.
+
+    Raises
+    ------
+    ValueError
+        If there is no such row.
+    """
+    anchor = before if before is not None else after
+    if anchor in (START, END):
+        index = 0 if anchor == START else len(ops)
+    else:
+        names = [op.name for op in ops]
+        if anchor not in names:
+            raise ValueError(
+                f"no row {anchor!r} to put {new.name or new.op!r} next to; rows are {', '.join(names)}"
+            )
+        index = names.index(anchor) + (before is None)
+    return (*ops[:index], new, *ops[index:])

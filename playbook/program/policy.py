@@ -1,0 +1,192 @@
+"""What a framework does to memory and traffic, and what a pass may read: policy, sizes and context."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from playbook.program.block import Block, Size, Weight
+from playbook.program.polynomial import Polynomial, symbol
+from playbook.spec import Model, Parameter, Recipe, Workload
+
+SYMBOLS = {
+    "hidden": "h",
+    "heads": "a",
+    "kv_heads": "g",
+    "head_dim": "k",
+    "ffn": "f",
+    "vocabulary": "V",
+}
+STRUCTURE = (
+    *("gated", "norm", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "positions", "window"),
+    *("family", "layers"),
+)
+
+
+class ModelSymbols:
+    """A model's stand-in whose sizes are symbols, so that the model's own code gives the shapes as polynomials."""
+
+    def __init__(self, model: Model) -> None:
+        for field, name in SYMBOLS.items():
+            setattr(self, field, symbol(name))
+        for field in STRUCTURE:
+            setattr(self, field, getattr(model, field))
+
+    _norm = Model._norm
+    block_parameters = Model.block_parameters
+    embedding_parameters = Model.embedding_parameters
+    head_parameters = Model.head_parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Sizes of one micro-batch of a model, as numbers or as symbols, before any axis divides them.
+
+    Parameters
+    ----------
+    b, s
+        Sequences of a micro-batch, tokens of a sequence.
+    h, a, g, k, f, V
+        Hidden features, query heads, key-value heads, features of a head, feed-forward features, vocabulary.
+    value
+        Bytes of one value in forward and backward.
+    model
+        For what is no size: flags, names and shapes of the parameters.
+    attention, kernels
+        As in the workload.
+    """
+
+    b: Size
+    s: Size
+    h: Size
+    a: Size
+    g: Size
+    k: Size
+    f: Size
+    V: Size
+    value: int
+    model: Model | ModelSymbols
+    attention: str = "flash"
+    kernels: str = "cuda"
+
+    @classmethod
+    def of(cls, model: Model, workload: Workload, recipe: Recipe, symbolic: bool = False) -> "Sizes":
+        """Return the sizes of a model and a workload, in numbers or symbols."""
+        shape = ModelSymbols(model) if symbolic else model
+        return cls(
+            b=symbol("b") if symbolic else workload.micro_batch,
+            s=symbol("s") if symbolic else workload.sequence,
+            value=recipe.compute_bytes,
+            model=shape,
+            attention=workload.attention,
+            kernels=workload.kernels,
+            **{name: getattr(shape, field) for field, name in SYMBOLS.items()},
+        )
+
+    @property
+    def T(self) -> Size:
+        """Tokens of a micro-batch."""
+        return self.b * self.s
+
+    @property
+    def layer_parameters(self) -> tuple[Parameter, ...]:
+        """Parameters of one layer."""
+        return self.model.block_parameters()
+
+    @property
+    def embedding_parameters(self) -> tuple[Parameter, ...]:
+        """Parameters before the first layer."""
+        return self.model.embedding_parameters()
+
+    @property
+    def head_parameters(self) -> tuple[Parameter, ...]:
+        """Parameters after the last layer."""
+        return self.model.head_parameters()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A framework's accounting.
+
+    Parameters
+    ----------
+    name
+        The framework.
+    embedding, layer, head
+        The templates, each a function of the sizes.
+    buffers
+        Whether gathered weights, flat copies, reduction inputs and buckets take memory.
+    gradients_resident
+        Whether gradients are there for the whole step (the papers' accounting), not from backward on.
+    stops_early
+        Whether recomputation ends with the last tensor that backward needs.
+    saves_gathered
+        Whether a column-split product saves its whole input under sequence parallelism, or its shard.
+    vocabulary_parallel
+        Whether tensor parallelism splits the embedding and the head.
+    bucket_bytes
+        Size limits of gradient buckets, the first and the others; None reduces unit by unit.
+    pads_rows
+        Whether a shard is a whole number of rows of each parameter, or of elements of the unit.
+    keeps_boundaries
+        Whether a pipeline stage keeps its received input and its output until backward.
+    broadcasts
+        Whether a sharded optimizer returns parameters by broadcast.
+    workspace_bytes
+        Memory that libraries hold for good.
+    reserved_share
+        Smallest and largest part that the allocator holds beyond what it has handed out.
+    refuse
+        Function of a scenario that raises ValueError for what the framework does not do.
+    """
+
+    name: str
+    embedding: Callable[[Sizes], Block]
+    layer: Callable[[Sizes], Block]
+    head: Callable[[Sizes], Block]
+    buffers: bool = True
+    gradients_resident: bool = False
+    stops_early: bool = True
+    saves_gathered: bool = True
+    vocabulary_parallel: bool = False
+    bucket_bytes: tuple[int, int] | None = None
+    pads_rows: bool = True
+    keeps_boundaries: bool = True
+    broadcasts: bool = False
+    workspace_bytes: int = 0
+    reserved_share: tuple[float, float] = (0.08, 0.40)
+    refuse: Callable[..., None] = lambda scenario: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a pass may read besides the block: the rank's place on the axes, the policy and the levers."""
+
+    policy: Policy
+    recipe: Recipe
+    tp: int = 1
+    dp: int = 1
+    dp_rank: int = 0
+    kv_heads: int = 1
+    sequence_parallel: bool = False
+    reshard: bool = True
+    recompute: str = "none"
+    gradient_sync: str = "every"
+    optimizer_kernel: str = "fused"
+    microbatches: int = 1
+    pipelined: bool = False
+    symbolic: bool = False
+    root: tuple[Weight, ...] = ()
+    """Weights of the stage's ends (embedding, last norm, head): one unit, after the tensor pass."""
+
+    def divide(self, size: Size, parts: int, name: str) -> Size:
+        """Divide a size among the ranks of an axis.
+
+        Raises
+        ------
+        ValueError
+            If a number does not divide.
+        """
+        if isinstance(size, Polynomial):
+            return size.over(name) if parts > 1 else size
+        if size % parts:
+            raise ValueError(f"{size} does not divide by {parts} ({name}); use a degree that divides it")
+        return size // parts

@@ -1,0 +1,112 @@
+"""Activation recomputation (checkpointing): what forward saves dies there, and backward runs the rows again.
+
+Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016 (full); Korthikanti et al., Reducing Activation
+Recomputation in Large Transformer Models, 2022 (selective: only the attention core).
+"""
+
+from dataclasses import replace
+
+from playbook.program.block import START, At, Block, Op, Tensor
+from playbook.program.passes import Blocks, each, enter
+
+AGAIN = "R:"
+
+
+def recompute(blocks: Blocks, mode: str, stops_early: bool) -> Blocks:
+    """Apply a recompute mode to the layers of a stage.
+
+    Parameters
+    ----------
+    blocks
+        The stage's blocks; only layers are rewritten.
+    mode
+        "none", "selective" or "full".
+    stops_early
+        Whether the second forward ends with the row that bears the last saved tensor, or runs the block's every row.
+    """
+    if mode == "none":
+        return blocks
+
+    def rewrite(block: Block) -> Block:
+        if not block.layered:
+            return block
+        return full(block, stops_early) if mode == "full" else selective(block)
+
+    return each(blocks, rewrite)
+
+
+def full(block: Block, stops_early: bool) -> Block:
+    """Keep the block's inputs only, and run its forward again at the start of backward."""
+    block = enter(block, "recompute")
+    again = rows_again(block, stops_early)
+    copied = {op.name for op in again}
+    tensors: list[Tensor] = []
+    for tensor in block.tensors:
+        tensors += tensor_again(tensor, copied, last=again[-1].name if again else START)
+    return replace(block, backward=(*again, *block.backward), tensors=tuple(tensors))
+
+
+def selective(block: Block) -> Block:
+    """Run the attention core again just before the first row of backward that needs what it saved."""
+    block = enter(block, "recompute")
+    core = [op for op in block.forward if op.group == "core"]
+    lost = [tensor for tensor in block.tensors if tensor.saved and tensor.group == "core"]
+    if not core or not lost:
+        return block
+    again = tuple(as_again(op) for op in core)
+    names = [op.name for op in block.backward]
+    needed = min(names.index(first_use(tensor, block)) for tensor in lost)
+    kept = [tensor for tensor in block.tensors if tensor not in lost]
+    copied = {op.name for op in again}
+    for tensor in lost:
+        kept += tensor_again(tensor, copied, last=again[-1].name)
+    backward = (*block.backward[:needed], *again, *block.backward[needed:])
+    return replace(block, backward=backward, tensors=tuple(kept))
+
+
+def first_use(tensor: Tensor, block: Block) -> str:
+    """Row of backward before which a core tensor must be back: the first row of the core's own backward."""
+    core = [op.name for op in block.backward if op.group == "core"]
+    if core:
+        return core[0]
+    assert tensor.bwd_end is not None
+    return tensor.bwd_end.row
+
+
+def rows_again(block: Block, stops_early: bool) -> tuple[Op, ...]:
+    """Rows of forward that run again: all, or those up to the birth of the last saved tensor."""
+    names = [op.name for op in block.forward]
+    if not stops_early:
+        return tuple(as_again(op) for op in block.forward)
+    births = [names.index(t.birth.row) for t in block.tensors if t.saved and born_here(t)]
+    return tuple(as_again(op) for op in block.forward[: max(births, default=-1) + 1])
+
+
+def as_again(op: Op) -> Op:
+    """The copy of a row of forward that backward runs."""
+    return replace(op, phase="R", name=AGAIN + op.name)
+
+
+def born_here(tensor: Tensor) -> bool:
+    """Whether a tensor is born in this block's forward, not handed in by the block before."""
+    return tensor.birth.segment == "F" and tensor.birth.block == 0
+
+
+def tensor_again(tensor: Tensor, copied: set[str], last: str) -> list[Tensor]:
+    """What becomes of one tensor: inputs are kept for the second forward, the rest dies and is born again."""
+    if tensor.birth.segment != "F" or tensor.fwd_end is None:
+        return [tensor]
+    if not born_here(tensor):
+        return [replace(tensor, bwd_end=tensor.bwd_end or mapped(tensor.fwd_end, copied, last))]
+    first = replace(tensor, bwd_end=None)
+    if AGAIN + tensor.birth.row not in copied:
+        return [first]
+    birth = At("B", AGAIN + tensor.birth.row)
+    death = tensor.bwd_end or mapped(tensor.fwd_end, copied, last)
+    return [first, replace(tensor, name=AGAIN + tensor.name, birth=birth, fwd_end=None, bwd_end=death)]
+
+
+def mapped(place: At, copied: set[str], last: str) -> At:
+    """Where a last use in forward falls in the second forward; a use that is not run again ends with it."""
+    name = AGAIN + place.row
+    return At("B", name if place.block == 0 and name in copied else last)

@@ -1,0 +1,94 @@
+"""Model state of a block on one rank: parameters, gradients, master weights and moments, whole or shared out."""
+
+from playbook.program.block import OPTIMIZER, At, Block, Size, Tensor, Weight, total
+from playbook.program.policy import Context
+from playbook.program.polynomial import Polynomial
+
+STATE = At("S")
+
+
+def state(
+    block: Block, ctx: Context, *, parameters: bool, gradients: bool, optimizer: bool
+) -> tuple[Tensor, ...]:
+    """State tensors of a block; each flag says whether data-parallel ranks share that part.
+
+    Gradients are among them only where the policy keeps them for the whole step.
+    """
+    recipe = ctx.recipe
+    parts = [
+        ("parameters", "parameters", recipe.parameter_bytes, parameters),
+        ("master weights", "master_weights", recipe.master_bytes, optimizer),
+        ("moments", "optimizer", recipe.moment_bytes, optimizer),
+    ]
+    if ctx.policy.gradients_resident:
+        parts.append(("gradients", "gradients", recipe.gradient_bytes, gradients))
+    return tuple(
+        Tensor(name=name, term=term, bytes=each * held_numel(block.weights, ctx, shared, term), birth=STATE)
+        for name, term, each, shared in parts
+        if each and block.weights
+    ) + scratch(block, ctx, optimizer)
+
+
+def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:
+    """What the optimizer's kernel holds while it runs: nothing if fused, an FP32 copy of all it updates if foreach.
+
+    Source: measured on 115.9 M FP32 parameters, torch 2.13: 4.00, 5.00 and 4.60 copies at the peak of the step.
+    """
+    if not ctx.policy.buffers or ctx.optimizer_kernel == "fused" or not block.weights:
+        return ()
+    numel = held_numel(block.weights, ctx, shared, "optimizer")
+    if ctx.optimizer_kernel == "for-loop":
+        sizes = [held_numel((weight,), ctx, shared, "optimizer") for weight in block.weights]
+        if block.layered or any(isinstance(size, Polynomial) for size in sizes):
+            return ()
+        numel = 2 * max(size for size in sizes if isinstance(size, int))
+    return (
+        Tensor(
+            name="optimizer scratch", term="temporary", bytes=4 * numel, birth=OPTIMIZER, fwd_end=OPTIMIZER
+        ),
+    )
+
+
+def held_numel(weights: tuple[Weight, ...], ctx: Context, shared: bool, term: str = "parameters") -> Size:
+    """Elements of weights that this rank holds; stored shards are padded, the optimizer's are not."""
+    if not shared or ctx.dp == 1:
+        return total(weights)
+    if ctx.policy.pads_rows and term in ("optimizer", "master_weights") and not ctx.symbolic:
+        return sum(own_rows(weight, ctx) for weight in weights)
+    return shard_numel(weights, ctx)
+
+
+def shard_numel(weights: tuple[Weight, ...], ctx: Context) -> Size:
+    """Elements of one padded shard: whole rows of each parameter, or an equal part of the flat unit."""
+    if ctx.symbolic:
+        return ctx.divide(total(weights), ctx.dp, "N")
+    if not ctx.policy.pads_rows:
+        return -(-int_of(total(weights)) // ctx.dp)
+    return sum(-(-int_of(w.shape[0]) // ctx.dp) * (int_of(w.numel) // int_of(w.shape[0])) for w in weights)
+
+
+def own_rows(weight: Weight, ctx: Context) -> int:
+    """Elements of the rows that this rank really owns: the last ranks may have fewer, or none."""
+    count, each = int_of(weight.shape[0]), -(-int_of(weight.shape[0]) // ctx.dp)
+    mine = min(max(count - ctx.dp_rank * each, 0), each)
+    return mine * (int_of(weight.numel) // count)
+
+
+def flat_numel(weights: tuple[Weight, ...], ctx: Context) -> Size:
+    """Elements of a gathered buffer: every rank's padded shard."""
+    if ctx.symbolic:
+        return total(weights)
+    return ctx.dp * int_of(shard_numel(weights, ctx))
+
+
+def int_of(size: Size) -> int:
+    """Return a size that must be a number."""
+    assert isinstance(size, int)
+    return size
+
+
+def unit(block: Block, ctx: Context) -> tuple[Weight, ...]:
+    """Weights that are gathered and reduced with a block: its own, or the ends' together at the stage's first block."""
+    if block.layered:
+        return block.weights
+    return ctx.root if block.first else ()

@@ -1,0 +1,162 @@
+"""The assembled step program of one rank, as arrays: what is walked, summed and timed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playbook.program.block import Tensor
+from playbook.program.ids import PHASES
+from playbook.program.lay import Ints, Rows, Stage
+
+if TYPE_CHECKING:
+    from playbook.program.traffic import Traffic
+    from playbook.program.walk import MemoryWalk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Tensors of the whole step: rows of birth and death, bytes, and the index of the term and of the template."""
+
+    birth: Ints
+    death: Ints
+    """Row after whose end the tensor is gone; the number of rows if it stays."""
+    bytes: Ints
+    term: Ints
+    template: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One rank's step: operations in order of issue, with the tensors they bear and free.
+
+    Parameters
+    ----------
+    scenario
+        Name for the tables.
+    rank
+        The rank.
+    rows, microbatch
+        Operations, and the micro-batch of each (−1: the optimizer step).
+    owners, ops, streams
+        Names that the rows' columns index.
+    held
+        Tensors.
+    templates
+        Tensor templates that `held.template` indexes.
+    stages
+        What was laid, by number.
+    axes
+        Ranks on each mesh axis, for wire bytes.
+    """
+
+    scenario: str
+    rank: int
+    rows: Rows
+    microbatch: Ints
+    owners: tuple[str, ...]
+    ops: tuple[str, ...]
+    streams: tuple[str, ...]
+    held: Held
+    templates: tuple[Tensor, ...]
+    stages: Mapping[int, Stage]
+    axes: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def occurrence(self) -> Ints:
+        """Occurrence of each row among those of its micro-batch, phase, owner and operation: the k of its id."""
+        stem = self._stems
+        order = np.argsort(stem, kind="stable")
+        ordered = stem[order]
+        new = (
+            np.concatenate(([True], ordered[1:] != ordered[:-1])) if len(ordered) else np.zeros(0, dtype=bool)
+        )
+        first = np.maximum.accumulate(np.where(new, np.arange(len(ordered)), 0))
+        k = np.empty(len(ordered), dtype=np.int64)
+        k[order] = np.arange(len(ordered)) - first
+        return k
+
+    @cached_property
+    def _stems(self) -> Ints:
+        rows = self.rows
+        packed = (self.microbatch + 1) * len(PHASES) + rows.phase
+        packed = packed * (int(rows.layer.max(initial=0)) + 2) + rows.layer + 1
+        return (packed * len(self.owners) + rows.owner) * len(self.ops) + rows.op
+
+    @cached_property
+    def keys(self) -> Ints:
+        """Ids as packed integers, unique in this program."""
+        return self._stems * (int(self.occurrence.max(initial=0)) + 1) + self.occurrence
+
+    def owner(self, row: int) -> str:
+        """Module path of a row's owner."""
+        return owner_text(int(self.rows.layer[row]), self.owners[self.rows.owner[row]])
+
+    def phase(self, row: int) -> str:
+        """Phase letter of a row."""
+        return PHASES[self.rows.phase[row]]
+
+    def id(self, row: int) -> str:
+        """Id of one row."""
+        k, op = int(self.occurrence[row]), self.ops[self.rows.op[row]]
+        return f"m{self.microbatch[row]}/{self.phase(row)}/{self.owner(row)}/{op}#{k}"
+
+    def ids(self) -> list[str]:
+        """Ids of all rows, in order of issue; texts are made once per micro-batch-free id."""
+        width = self._width
+        local, index = np.unique(self.keys - (self.microbatch + 1) * width, return_inverse=True)
+        example = np.zeros(len(local), dtype=np.int64)
+        example[index] = np.arange(len(index))
+        tails = np.array([self._tail(int(row)) for row in example], dtype=object)
+        heads = {mb: f"m{mb}/" for mb in np.unique(self.microbatch).tolist()}
+        return [heads[mb] + tail for mb, tail in zip(self.microbatch.tolist(), tails[index], strict=True)]
+
+    @property
+    def _width(self) -> int:
+        layers = int(self.rows.layer.max(initial=0)) + 2
+        spread = int(self.occurrence.max(initial=0)) + 1
+        return len(PHASES) * layers * len(self.owners) * len(self.ops) * spread
+
+    def _tail(self, row: int) -> str:
+        return self.id(row).partition("/")[2]
+
+    def memory(self) -> "MemoryWalk":
+        """Walk births and deaths: the level of every term at every row, and the peak."""
+        from playbook.program.walk import walk
+
+        return walk(self)
+
+    def traffic(self) -> "Traffic":
+        """Sum the payload of every collective and message."""
+        from playbook.program.traffic import sum_traffic
+
+        return sum_traffic(self)
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of the step on this rank."""
+        return float(self.rows.flops.sum())
+
+
+def owner_text(layer: int, owner: str) -> str:
+    """Module path from a layer number (−1: none) and a path relative to it.
+
+    Examples
+    --------
+    >>> owner_text(3, "mlp"), owner_text(3, ""), owner_text(-1, "norm")
+    ('layers.3.mlp', 'layers.3', 'norm')
+    """
+    if layer < 0:
+        return owner
+    return f"layers.{layer}.{owner}" if owner else f"layers.{layer}"
+
+
+def take(rows: Rows, index: NDArray[np.int64]) -> Rows:
+    """Select rows by index."""
+    return Rows(**{name: getattr(rows, name)[index] for name in Rows.__dataclass_fields__})

@@ -1,0 +1,156 @@
+"""Memory: the level of every term at every row, from births and deaths. Sizes below 2⁵³ make the sums exact."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playbook.program.step import Program
+from playbook.tables import TERMS, table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Levels over the step, thinned for drawing.
+
+    Parameters
+    ----------
+    labels, phases
+        Owner and phase letter of each point.
+    levels
+        Bytes, points × terms of `TERMS`.
+    peak_index
+        Point of the peak.
+    """
+
+    labels: list[str]
+    phases: list[str]
+    levels: NDArray[np.float64]
+    peak_index: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryWalk:
+    """The memory of one rank's step.
+
+    Parameters
+    ----------
+    program
+        What was walked.
+    levels
+        Bytes while each row runs, rows × terms.
+    after
+        Bytes between steps, by term: what never dies.
+    """
+
+    program: Program
+    levels: NDArray[np.float64]
+    after: NDArray[np.float64]
+
+    term_names = TERMS
+
+    @cached_property
+    def totals(self) -> NDArray[np.float64]:
+        """Bytes while each row runs."""
+        return self.levels.sum(axis=1)
+
+    @cached_property
+    def peak_row(self) -> int:
+        """Row of the peak, the first if several are equal."""
+        return int(np.argmax(self.totals))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes at any row."""
+        return int(self.totals[self.peak_row])
+
+    @property
+    def terms(self) -> dict[str, int]:
+        """Bytes by term at the peak; they add up to it."""
+        return terms_of(self.levels[self.peak_row])
+
+    @property
+    def state(self) -> dict[str, int]:
+        """Bytes by term between steps."""
+        return terms_of(self.after)
+
+    @property
+    def instant(self) -> str:
+        """The peak's phase and block, as in "B layers.78"."""
+        return self.instant_of(self.peak_row)
+
+    def instant_of(self, row: int) -> str:
+        """Phase and block of a row."""
+        return f"{self.row_phase(row)} {block_name(self.row_owner(row))}"
+
+    def row_owner(self, row: int) -> str:
+        """Module path of a row."""
+        return self.program.owner(row)
+
+    def row_phase(self, row: int) -> str:
+        """Phase letter of a row."""
+        return self.program.phase(row)
+
+    def peak_of(self, phase: str, microbatch: int | None = None) -> int:
+        """Most bytes at any row of a phase (recompute counts as backward)."""
+        phases = np.array([self.program.phase(row) for row in range(len(self.program))])
+        mine = np.isin(phases, ["B", "R"] if phase == "B" else [phase])
+        if microbatch is not None:
+            mine &= self.program.microbatch == microbatch
+        return int(self.totals[mine].max())
+
+    def curve(self, points: int = 160) -> Curve:
+        """Thin the walk to about so many points, each the largest of its stretch of rows."""
+        rows = len(self.totals)
+        edges = np.unique(np.linspace(0, rows, min(points, rows) + 1).astype(int))
+        picked = [a + int(np.argmax(self.totals[a:b])) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        picked = sorted({*picked, self.peak_row})
+        return Curve(
+            labels=[block_name(self.row_owner(row)) for row in picked],
+            phases=[self.row_phase(row) for row in picked],
+            levels=self.levels[picked],
+            peak_index=picked.index(self.peak_row),
+        )
+
+    @property
+    def table(self) -> "DataFrame":
+        """The memory table's rows for the peak, one a term."""
+        op, instant = self.program.id(self.peak_row), self.instant
+        common = {"scenario": self.program.scenario, "rank": self.program.rank, "op": op, "instant": instant}
+        return table(
+            "memory",
+            [{**common, "term": t, "bytes": size, "source": "formula"} for t, size in self.terms.items()],
+        )
+
+
+def walk(program: Program) -> MemoryWalk:
+    """Walk a program: births at the start of a row, deaths after its end, one cumulative sum."""
+    held, rows, terms = program.held, len(program), len(TERMS)
+    size = (rows + 2) * terms
+    born = np.bincount(held.birth * terms + held.term, weights=held.bytes, minlength=size)
+    gone = np.bincount((held.death + 1) * terms + held.term, weights=held.bytes, minlength=size)
+    change = (born[: rows * terms] - gone[: rows * terms]).reshape(rows, terms)
+    stays = np.bincount(held.term, weights=np.where(held.death >= rows, held.bytes, 0), minlength=terms)
+    return MemoryWalk(program=program, levels=np.cumsum(change, axis=0, out=change), after=stays)
+
+
+def terms_of(level: NDArray[np.float64]) -> dict[str, int]:
+    """Bytes by name, without the terms that are 0."""
+    return {name: int(size) for name, size in zip(TERMS, level, strict=True) if size}
+
+
+def block_name(owner: str) -> str:
+    """Fold a module to what stands in a drawing's axis: its layer, or the module itself, or "root".
+
+    Examples
+    --------
+    >>> block_name("layers.3.mlp"), block_name("lm_head"), block_name("")
+    ('layers.3', 'lm_head', 'root')
+    """
+    parts = owner.split(".")
+    return ".".join(parts[:2]) if parts[0] == "layers" else owner or "root"

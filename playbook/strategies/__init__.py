@@ -1,0 +1,37 @@
+"""Parallel strategies; the folder is the registry: one folder each, with the pass over a block in `plan.py`.
+
+`plan.py` (no torch) says what the strategy does to a block, `ranks.py` (torch) runs it on real ranks by hand and by
+the library, `lesson.md` explains it.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+from functools import cache
+
+from playbook.program.passes import Plan
+from playbook.spec.rules import choice
+
+
+@cache
+def plans() -> dict[str, Plan]:
+    """Every strategy of the folder by name."""
+    names = [entry.name for entry in pkgutil.iter_modules(__path__) if entry.ispkg]
+    found = [importlib.import_module(f"{__name__}.{name}.plan").PLAN for name in sorted(names)]
+    return {plan.name: plan for plan in found}
+
+
+def plan(name: str) -> Plan:
+    """Return a strategy's pass by name, ignoring case.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the message lists those that there are.
+    """
+    return plans()[choice("strategy", name, plans())]
+
+
+def runnable() -> tuple[str, ...]:
+    """Names of the strategies that run on real ranks: those with a `ranks.py`. Nothing is imported to find out."""
+    return tuple(name for name in plans() if importlib.util.find_spec(f"{__name__}.{name}.ranks"))

@@ -1,0 +1,1 @@
+"""Data parallelism: replicas whose gradients are averaged."""

@@ -1,0 +1,141 @@
+"""Data parallelism as a pass: state stays whole, gradients are all-reduced over dp while backward runs.
+
+Communicates over dp: one all-reduce of each gradient a step or micro-batch, 2 (N − 1)/N of its bytes on the wire.
+"""
+
+from dataclasses import replace
+
+from playbook.program.block import END, At, Block, Op, Size, Tensor, Weight, insert, rows, total
+from playbook.program.passes import Blocks, Plan, each, enter
+from playbook.program.policy import Context
+from playbook.program.state import state, unit
+from playbook.spec import Layout
+
+
+def replicate(blocks: Blocks, ctx: Context) -> Blocks:
+    """Give every block its whole state and the all-reduce of its gradients."""
+    rewritten = each(blocks, lambda block: replicate_block(block, ctx, shared_optimizer=False))
+    return reduce_gradients(rewritten, ctx)
+
+
+def replicate_block(block: Block, ctx: Context, *, shared_optimizer: bool) -> Block:
+    """Add a block's state, with the optimizer's part whole or shared out."""
+    refuse_two_dtypes(ctx)
+    block = enter(block, "data")
+    held = state(block, ctx, parameters=False, gradients=False, optimizer=shared_optimizer)
+    return replace(block, tensors=(*block.tensors, *held, *whole_gradients(block, ctx)))
+
+
+def refuse_two_dtypes(ctx: Context) -> None:
+    """Refuse a recipe that computes in another dtype than it stores, where memory is counted as the framework does."""
+    recipe = ctx.recipe
+    if ctx.policy.buffers and recipe.compute_bytes != recipe.parameter_bytes:
+        raise ValueError(
+            f"recipe={recipe.name!r} stores {recipe.parameter_bytes} and computes in {recipe.compute_bytes} bytes, which is "
+            "FSDP2's mixed precision; use zero=3, or recipe='fp32' or 'bf16' with zero=0"
+        )
+
+
+def whole_gradients(block: Block, ctx: Context) -> tuple[Tensor, ...]:
+    """Gradients that appear in the first backward and go after the optimizer; later ones are added to them."""
+    if ctx.policy.gradients_resident:
+        return ()
+    tensors = []
+    for weight in block.weights:
+        size = ctx.recipe.gradient_bytes * weight.numel
+        born = weight.born or weight.ready
+        common = {"term": "gradients", "bytes": size, "birth": born}
+        tensors.append(Tensor(name=f"{weight.name} gradient", when="step", bwd_end=At("O", END), **common))
+        tensors.append(
+            Tensor(name=f"{weight.name} new gradient", when="later", bwd_end=weight.ready, **common)
+        )
+    return tuple(tensors)
+
+
+def reduce_gradients(blocks: Blocks, ctx: Context) -> Blocks:
+    """Insert the all-reduces: one a unit at its end, or one a bucket when its last gradient is there."""
+    if ctx.dp == 1:
+        return blocks
+    if ctx.policy.bucket_bytes is None:
+        return each(blocks, lambda block: reduce_unit(block, ctx))
+    return reduce_buckets(blocks, ctx, ctx.policy.bucket_bytes)
+
+
+def reduce_unit(block: Block, ctx: Context) -> Block:
+    """All-reduce the gradients of a unit at the end of its backward."""
+    weights = unit(block, ctx)
+    if not weights:
+        return block
+    op = all_reduce("", ctx.recipe.reduce_bytes * total(weights), ctx)
+    return replace(block, backward=rows((*block.backward, op)))
+
+
+def all_reduce(owner: str, payload: Size, ctx: Context) -> Op:
+    """One all-reduce of gradients over dp."""
+    when = "last" if ctx.gradient_sync == "last" else "every"
+    return Op(owner=owner, op="all_reduce", phase="B", axis="dp", payload=payload, stream="reduce", when=when)
+
+
+def reduce_buckets(blocks: Blocks, ctx: Context, limits: tuple[int, int]) -> Blocks:
+    """All-reduce gradients in buckets, filled in the order in which backward makes them.
+
+    A bucket closes once it holds its limit, which is smaller for the first one so that communication starts early.
+    Buckets are memory of their own beside the gradients.
+    """
+    result = list(blocks)
+    filled, limit, number = 0, limits[0], 0
+    order = ready_order(blocks)
+    for place, (index, weight) in enumerate(order, start=1):
+        filled += ctx.recipe.reduce_bytes * int_or_zero(weight.numel)
+        if filled >= limit or place == len(order):
+            op = replace(all_reduce(f"bucket{number}", filled, ctx), name=f"bucket{number}/all_reduce@dp#0")
+            host = result[index]
+            result[index] = replace(host, backward=insert(host.backward, op, after=weight.ready.row))
+            filled, limit, number = 0, limits[1], number + 1
+    return each(tuple(result), lambda block: with_buckets(block, ctx))
+
+
+def ready_order(blocks: Blocks) -> list[tuple[int, Weight]]:
+    """Weights with their block's index in the order in which backward completes their gradients."""
+    order = []
+    for index in reversed(range(len(blocks))):
+        names = [op.name for op in blocks[index].backward]
+        place = {weight.name: position(names, weight.ready) for weight in blocks[index].weights}
+        order += [(index, weight) for weight in sorted(blocks[index].weights, key=lambda w: place[w.name])]
+    return order
+
+
+def position(names: list[str], ready: At) -> int:
+    """Index of the row that completes a gradient."""
+    return len(names) if ready.row == END else names.index(ready.row)
+
+
+def with_buckets(block: Block, ctx: Context) -> Block:
+    """Add the memory of the buckets that hold a block's gradients."""
+    if not ctx.policy.buffers or not block.weights:
+        return block
+    size = ctx.recipe.reduce_bytes * block.numel
+    bucket = Tensor(name="buckets", term="communication_buffers", bytes=size, birth=At("S"))
+    return replace(block, tensors=(*block.tensors, bucket))
+
+
+def int_or_zero(size: Size) -> int:
+    """Return a number; buckets of symbolic sizes are never full."""
+    return size if isinstance(size, int) else 0
+
+
+def layout(ranks: int, **levers: object) -> Layout:
+    """All ranks are replicas."""
+    return Layout(dp=ranks, **levers)  # type: ignore[arg-type]
+
+
+PLAN = Plan(
+    name="ddp",
+    axis="dp",
+    step="data",
+    summary="Every rank holds the whole model and a part of the batch; gradients are all-reduced while backward runs.",
+    levers={},
+    applies=lambda layout: layout.zero == 0,
+    rewrite=replicate,
+    layout=layout,
+)

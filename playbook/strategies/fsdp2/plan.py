@@ -1,0 +1,198 @@
+"""FSDP2 (ZeRO stage 3) as a pass: a layer's parameters are gathered before use, freed, and gathered again in backward.
+
+Communicates over dp: per unit an all-gather in forward, one in backward unless the parameters are kept, and a
+reduce-scatter of the gradients. The ends of a stage (embedding, last norm, head) are one unit, the root.
+
+What lives how long is PyTorch's `fully_shard` (torch 2.11 to 2.13): the gathered flat buffer stays until the next
+unit's gather in forward, backward gathers one unit ahead, a reduction's input stays until the next unit's gradients
+are complete.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from playbook.program.block import END, LAST, START, At, Block, Op, Size, Tensor, When, rows
+from playbook.program.passes import Blocks, Plan, each, enter
+from playbook.program.policy import Context
+from playbook.program.state import flat_numel, shard_numel, state, unit
+from playbook.spec import Layout
+
+GATHER = "/all_gather@dp#0"
+COPY_OUT = "/split_with_sizes_copy#0"
+FREE = "/resize_#0"
+COPY_IN = "/chunk_cat#0"
+REDUCE = "/reduce_scatter@dp#0"
+
+
+def shard(blocks: Blocks, ctx: Context) -> Blocks:
+    """Share out all state of every block and insert its gathers and reductions."""
+    return each(blocks, lambda block: shard_block(block, ctx))
+
+
+def shard_block(block: Block, ctx: Context) -> Block:
+    """Share out one block's state; rows of the root go to the ends of the stage."""
+    block = enter(block, "data")
+    held = state(block, ctx, parameters=True, gradients=True, optimizer=True)
+    block = replace(block, tensors=(*block.tensors, *held))
+    block = with_forward(block, ctx)
+    return with_gradients(with_backward(block, ctx), ctx)
+
+
+def kept(ctx: Context) -> bool:
+    """Whether gathered parameters outlive the micro-batch: a pipeline runs the next forward before this backward."""
+    return ctx.pipelined and not ctx.reshard
+
+
+def gather(phase: str, size: Size, when: When, issue: At | None = None) -> Op:
+    """The all-gather of a unit."""
+    op = Op(owner="", op="all_gather", phase=phase, axis="dp", payload=size, stream="gather")
+    return replace(op, when=when, issue=issue, name=GATHER)
+
+
+def mark(phase: str, name: str, when: When = "every") -> Op:
+    """A row that moves or frees memory and computes nothing; joins leave it out."""
+    return Op(owner="", op=name[1:].partition("#")[0], phase=phase, name=name, when=when)
+
+
+def with_forward(block: Block, ctx: Context) -> Block:
+    """Gather a unit at the start of its forward; free it at the end if parameters are resharded."""
+    weights = unit(block, ctx)
+    root_ends = bool(ctx.root) and not block.layered and not block.first
+    opening: tuple[Op, ...] = ()
+    if weights:
+        when: When = "first" if kept(ctx) else "every"
+        size = ctx.recipe.compute_bytes * flat_numel(weights, ctx)
+        opening = (gather("F", size, when), mark("F", COPY_OUT, when))
+    closing = (mark("F", FREE),) if block.layered or root_ends else ()
+    tensors = forward_tensors(block, ctx) if weights and ctx.policy.buffers else ()
+    forward = rows((*opening, *block.forward, *closing))
+    return replace(block, forward=forward, tensors=(*block.tensors, *tensors))
+
+
+def forward_tensors(block: Block, ctx: Context) -> Iterable[Tensor]:
+    """The flat buffer and the gathered parameters of forward."""
+    size = ctx.recipe.compute_bytes * flat_numel(unit(block, ctx), ctx)
+    when: When = "first" if kept(ctx) else "every"
+    next_gather = At("F", GATHER, 1, otherwise=END)
+    yield Tensor(
+        name="flat",
+        term="communication_buffers",
+        bytes=size,
+        birth=At("F", GATHER),
+        fwd_end=next_gather,
+        when=when,
+    )
+    gathered = Tensor(name="gathered", term="unsharded", bytes=size, birth=At("F", COPY_OUT))
+    if ctx.reshard:
+        yield replace(gathered, fwd_end=At("F", FREE, 0 if block.layered else LAST))
+    else:
+        yield replace(gathered, bwd_end=At("B", FREE), when="step" if kept(ctx) else "every")
+
+
+def with_backward(block: Block, ctx: Context) -> Block:
+    """Gather a unit for backward, one unit ahead; free it when its gradients are complete."""
+    weights = block.weights if block.layered else ctx.root
+    if not weights or not ctx.reshard:
+        return block
+    size = ctx.recipe.compute_bytes * flat_numel(weights, ctx)
+    if block.layered:
+        ahead = At("B", COPY_OUT, 1, otherwise=START)
+        opening = (gather("B", size, "every", issue=ahead), mark("B", COPY_OUT))
+    elif block.first:
+        return block
+    else:
+        opening = (gather("B", size, "every"), mark("B", COPY_OUT))
+    backward = rows((*opening, *block.backward))
+    if not ctx.policy.buffers:
+        return replace(block, backward=backward)
+    flat = Tensor(name="flat again", term="communication_buffers", bytes=size, birth=At("B", GATHER))
+    gathered = Tensor(name="gathered again", term="unsharded", bytes=size, birth=At("B", COPY_OUT))
+    tensors = (
+        replace(flat, bwd_end=At("B", COPY_OUT)),
+        replace(gathered, bwd_end=At("B", FREE, 0 if block.layered else "first")),
+    )
+    return replace(block, backward=backward, tensors=(*block.tensors, *tensors))
+
+
+def with_gradients(block: Block, ctx: Context) -> Block:
+    """Reduce a unit's gradients at the end of its backward."""
+    weights = unit(block, ctx)
+    tensors = unit_gradients(block, ctx) if ctx.policy.buffers else ()
+    if not weights:
+        return replace(block, tensors=(*block.tensors, *tensors))
+    when: When = "last" if late(ctx) else "every"
+    size = ctx.recipe.reduce_bytes * flat_numel(weights, ctx)
+    reduce = Op(owner="", op="reduce_scatter", phase="B", axis="dp", payload=size, stream="reduce")
+    closing = (mark("B", FREE), mark("B", COPY_IN, when), replace(reduce, when=when, name=REDUCE))
+    if ctx.policy.buffers:
+        tensors = (*tensors, *reduction_tensors(block, ctx, size, when))
+    return replace(block, backward=rows((*block.backward, *closing)), tensors=(*block.tensors, *tensors))
+
+
+def late(ctx: Context) -> bool:
+    """Whether gradients are reduced in the last of several micro-batches only."""
+    return ctx.gradient_sync == "last" and ctx.microbatches > 1
+
+
+def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
+    """Whole gradients of a block's own weights, until the reduction has copied them in."""
+    recipe = ctx.recipe
+    end = At("B", COPY_IN, 0 if block.layered else "first")
+    for weight in block.weights:
+        born = weight.born or weight.ready
+        new = Tensor(
+            name=f"{weight.name} gradient",
+            term="gradients",
+            bytes=recipe.compute_bytes * weight.numel,
+            birth=born,
+        )
+        if not late(ctx):
+            yield replace(new, bwd_end=end)
+            continue
+        yield replace(new, bwd_end=end._replace(row=FREE))
+        size = max(recipe.reduce_bytes, recipe.compute_bytes) * weight.numel
+        yield Tensor(
+            name=f"{weight.name} sum",
+            term="gradients",
+            bytes=size,
+            birth=end._replace(row=FREE),
+            bwd_end=end,
+            when="step",
+        )
+
+
+def reduction_tensors(block: Block, ctx: Context, size: Size, when: When) -> Iterable[Tensor]:
+    """The reduction's input, kept until the next unit's end, and its output, which becomes the gradient."""
+    until = At("B", FREE, -1, otherwise=END) if block.layered else At("B", END)
+    yield Tensor(
+        name="reduction input",
+        term="communication_buffers",
+        bytes=size,
+        birth=At("B", COPY_IN),
+        bwd_end=until,
+        when=when,
+    )
+    if ctx.policy.gradients_resident:
+        return
+    shard_bytes = ctx.recipe.gradient_bytes * shard_numel(unit(block, ctx), ctx)
+    out = Tensor(name="gradient shard", term="gradients", bytes=shard_bytes, birth=At("B", REDUCE))
+    yield replace(out, bwd_end=At("O", END), when="last" if when == "last" else "step")
+    if when == "every":
+        yield replace(out, name="new gradient shard", bwd_end=At("B", REDUCE), when="later")
+
+
+def layout(ranks: int, **levers: object) -> Layout:
+    """All ranks share all state."""
+    return Layout(dp=ranks, zero=3, **levers)  # type: ignore[arg-type]
+
+
+PLAN = Plan(
+    name="fsdp2",
+    axis="dp",
+    step="data",
+    summary="Each rank keeps 1/N of parameters, gradients and optimizer state; a layer is gathered while it is used.",
+    levers={"reshard": "free gathered parameters after forward, or keep them until backward"},
+    applies=lambda layout: layout.zero == 3,
+    rewrite=shard,
+    layout=layout,
+)

@@ -1,0 +1,1 @@
+"""Pipeline parallelism: ranks share the layers, micro-batches flow through them."""

@@ -1,0 +1,102 @@
+"""Pipeline parallelism: a stage's ends become receives and sends, and the schedule is the order list of its runs.
+
+Communicates over pp: per micro-batch and boundary one message forward and one backward, each of the residual stream.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from playbook.program.assemble import Run
+from playbook.program.block import END, START, At, Block, Op, Tensor, rows
+from playbook.program.passes import Blocks, Plan
+from playbook.program.policy import Context, Sizes
+from playbook.schedules import Action
+from playbook.spec import Layout
+
+
+def receive_block(sizes: Sizes, stage: int) -> Block:
+    """What stands before a stage's first layer: the activation comes in, its gradient goes out."""
+    size, owner = sizes.value * sizes.T * sizes.h, f"stage{stage}"
+    message = {"owner": owner, "axis": "pp", "payload": size, "region": "full", "stream": "pp"}
+    return Block(
+        name="receive",
+        forward=rows([Op(op="receive", phase="F", **message)]),
+        backward=rows([Op(op="send", phase="B", **message)]),
+        tensors=(gradient(size),),
+    )
+
+
+def send_block(sizes: Sizes, stage: int, policy_keeps: bool) -> Block:
+    """What stands after a stage's last layer: the activation goes out, its gradient comes in."""
+    size, owner = sizes.value * sizes.T * sizes.h, f"stage{stage}"
+    message = {"owner": owner, "axis": "pp", "payload": size, "region": "full", "stream": "pp"}
+    output = Tensor(name="output", term="activations", bytes=size, birth=At("F", END, -1), region="full")
+    output = replace(output, fwd_end=At("F", END), bwd_end=At("B", START) if policy_keeps else None)
+    return Block(
+        name="send",
+        forward=rows([Op(op="send", phase="F", **message)]),
+        backward=rows([Op(op="receive", phase="B", **message)]),
+        tensors=(output,),
+    )
+
+
+def gradient(size: object) -> Tensor:
+    """The gradient that a receive block sends on; it belongs to its consumer."""
+    born, sent = At("B", END, 1), At("B", END)
+    return Tensor(name="gradient", term="temporary", bytes=size, birth=born, bwd_end=sent, region="full")  # type: ignore[arg-type]
+
+
+def keep_input(blocks: Blocks) -> Blocks:
+    """Keep a stage's received input until its backward is over, as torch.distributed.pipelining does."""
+    if not blocks or blocks[0].name != "receive" or len(blocks) < 2:
+        return blocks
+    first = blocks[1]
+    tensors = tuple(
+        replace(tensor, bwd_end=At("B", END)) if tensor.birth == At("F", END, -1) else tensor
+        for tensor in first.tensors
+    )
+    return (blocks[0], replace(first, tensors=tensors), *blocks[2:])
+
+
+def runs(order: Sequence[Action]) -> tuple[Run, ...]:
+    """A rank's actions as the runs of its program.
+
+    Raises
+    ------
+    ValueError
+        If the schedule splits backward in two, which templates do not yet.
+    """
+    for action in order:
+        if action.kind not in "FB":
+            raise ValueError(
+                f"action {action} splits backward into input and weight parts, which the step program does not lay yet; "
+                "use schedule gpipe, 1f1b or interleaved-1f1b"
+            )
+    return tuple(Run(action.kind, action.stage, action.microbatch) for action in order)
+
+
+def same(blocks: Blocks, ctx: Context) -> Blocks:
+    """Leave templates as they are: a pipeline is the order in which they are laid."""
+    return blocks
+
+
+def layout(ranks: int, **levers: object) -> Layout:
+    """All ranks share the layers."""
+    return Layout(pp=ranks, **levers)  # type: ignore[arg-type]
+
+
+PLAN = Plan(
+    name="pp",
+    axis="pp",
+    step="pipeline",
+    summary="Each rank holds some of the layers; micro-batches flow through them, and idle slots are the price.",
+    levers={
+        "schedule": "order of forward and backward actions",
+        "chunks": "stages that a rank holds",
+        "stage_layers": "layers of each stage",
+    },
+    applies=lambda layout: layout.pp > 1,
+    rewrite=same,
+    layout=layout,
+    workload={"microbatches": 4},
+)
