@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.figure import Figure, sample
-from playbook.schedules import schedule
+from playbook.program.schedule import schedule
 
 SIZES = ((16, 256, 0.05), (64, 512, 0.4))
 """Ranks, micro-batches, budget in seconds; two chunks a rank."""

@@ -23,7 +23,7 @@ HOMES = {
     "training_memory": "playbook.predict",
     "traffic": "playbook.predict",
     "step_time": "playbook.predict",
-    "schedule": "playbook.schedules",
+    "schedule": "playbook.program.schedule",
     "collective": "playbook.collectives",
     "collective_costs": "playbook.collectives",
     "Pool": "playbook.runtime.pool",

@@ -9,9 +9,9 @@ from playbook.program.lay import Stage
 from playbook.program.passes import Blocks, Plan
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
+from playbook.program.schedule import Schedule, schedule
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, rank_memory
-from playbook.schedules import Schedule, schedule
 from playbook.spec import Scenario
 from playbook.strategies import plans
 from playbook.strategies.pp.plan import keep_input, receive_block, runs, send_block

@@ -3,7 +3,7 @@
 from playbook.collectives import collective
 from playbook.lessons import Exercise
 from playbook.predict import zero_states
-from playbook.schedules import schedule
+from playbook.program.schedule import schedule
 from playbook.spec import Layout, Scenario, Workload, model
 from playbook.units import gb, percent, size, thousands
 

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from playbook.program.schedule import schedule
 from playbook.program.simulate import simulate
-from playbook.schedules import Action, schedule
+from playbook.schedules import Action
 from playbook.schedules.placement import v_shape
 from playbook.spec import Link
 

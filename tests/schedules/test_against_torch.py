@@ -4,7 +4,7 @@ import pytest
 from torch.distributed.pipelining import schedules as torch_schedules
 from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
-from playbook.schedules import schedule
+from playbook.program.schedule import schedule
 
 SIZES = [(2, 2), (4, 4), (4, 8), (4, 10), (8, 16), (5, 7)]
 

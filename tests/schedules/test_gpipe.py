@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from playbook.schedules import schedule
+from playbook.program.schedule import schedule
 
 
 def test_every_rank_runs_all_forwards_then_all_backwards():

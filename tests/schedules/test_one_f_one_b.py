@@ -1,6 +1,6 @@
 import pytest
 
-from playbook.schedules import schedule
+from playbook.program.schedule import schedule
 
 
 def test_the_order_of_a_small_pipeline_is_the_one_in_the_paper():

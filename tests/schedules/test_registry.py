@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playbook.schedules import find_plan, plans, schedule
+from playbook.program.schedule import schedule
+from playbook.schedules import find_plan, plans
 from playbook.schedules.orders import check_orders
 
 SIZES = {"stages": st.integers(1, 7), "microbatches": st.integers(1, 17), "chunks": st.integers(1, 4)}

@@ -1,6 +1,7 @@
 import pytest
 
-from playbook.schedules import Action, schedule, schedule_from_orders
+from playbook.program.schedule import schedule, schedule_from_orders
+from playbook.schedules import Action
 
 
 def test_an_order_written_as_csv_reads_back(tmp_path):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from playbook.program.simulate import Cost, simulate
+from playbook.program.simulation import Simulation
 from playbook.schedules.action import Action
 from playbook.schedules.orders import Orders, check_orders, orders_as_csv, placement_of, read_orders
 from playbook.schedules.packed import F, Packed, actions_of, pack_order, unpack
 from playbook.schedules.registry import check_framework, find_plan
-
-if TYPE_CHECKING:
-    from playbook.program.simulation import Simulation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: actions are made when asked for, and kept
@@ -65,11 +63,11 @@ class Schedule:
     def simulate(
         self,
         *,
-        forward: float | Sequence[float] = 1.0,
-        backward_input: float | Sequence[float] = 1.0,
-        backward_weight: float | Sequence[float] = 1.0,
-        backward: float | Sequence[float] | None = None,
-        comm: float | Sequence[float] = 0.0,
+        forward: Cost = 1.0,
+        backward_input: Cost = 1.0,
+        backward_weight: Cost = 1.0,
+        backward: Cost | None = None,
+        comm: Cost = 0.0,
         **options: Any,
     ) -> Simulation:
         """Time this order; the arguments are those of `playbook.program.simulate.simulate`.
@@ -85,9 +83,6 @@ class Schedule:
         options
             `link`, `message_bytes`, `blocking_send`.
         """
-        # The one import that points upwards: an order is data, and the engine knows nothing of this folder.
-        from playbook.program.simulate import simulate
-
         return simulate(
             self.packed,
             self.placement,
