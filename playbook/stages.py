@@ -110,7 +110,7 @@ def order_of(s: Scenario, pp_rank: int) -> tuple[Run, ...]:
     """A pipeline rank's order list."""
     if s.layout.pp == 1 and s.layout.stages == 1:
         return accumulate(s.microbatches)
-    return runs(pipeline(s).orders[pp_rank])
+    return runs(pipeline(s).order(pp_rank))
 
 
 def program_of(s: Scenario, rank: int = 0) -> Program:

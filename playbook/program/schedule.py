@@ -48,6 +48,12 @@ class Schedule:
         """Each rank's actions in the order in which it runs them."""
         return tuple(actions_of(order) for order in self.packed)
 
+    def order(self, rank: int) -> tuple[Action, ...]:
+        """Return one rank's actions in the order in which it runs them."""
+        if not 0 <= rank < self.stages:
+            raise ValueError(f"rank {rank} of {self.stages}; use 0 to {self.stages - 1}")
+        return actions_of(self.packed[rank])
+
     @property
     def warmup(self) -> tuple[int, ...]:
         """Per rank, the forwards before the one that is followed by the rank's first backward."""

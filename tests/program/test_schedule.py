@@ -23,6 +23,13 @@ def test_a_csv_may_hold_split_backwards_and_empty_cells(tmp_path):
     assert made.simulate().makespan == 5
 
 
+def test_one_ranks_order_is_that_of_all_orders():
+    made = schedule("1f1b", 3, 4)
+    assert tuple(made.order(rank) for rank in range(3)) == made.orders
+    with pytest.raises(ValueError, match="rank 3 of 3; use 0 to 2"):
+        made.order(3)
+
+
 def test_sizes_given_beside_a_csv_must_agree(tmp_path):
     path = tmp_path / "order.csv"
     schedule("1f1b", 2, 4).to_csv(path)
