@@ -1,4 +1,5 @@
-"""Training memory of a scenario: the worst rank's peak by term, with the formula of each, and whether it fits."""
+"""Training memory of a scenario: the worst rank's peak by term, with the formula of each, and whether it
+fits."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,8 @@ class TrainingMemory:
     walk
         The worst rank's step, walked.
     terms
-        Rows of term, bytes and formula: those of the peak, then what the allocator holds beyond it, then the driver.
+        Rows of term, bytes and formula: those of the peak, then what the allocator holds beyond it, then the
+        driver.
     worst_rank
         Its number and its place on each axis.
     per_stage
@@ -97,7 +99,8 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
 
     Notes
     -----
-    Prediction. Ranks of one stage differ at most by the padding of their shards, and the first has the most. The allocator's
+    Prediction. Ranks of one stage differ at most by the padding of their shards, and the first has the most.
+    The allocator's
     unused part is a band: 8 to 40 % of the peak were measured on H200, by allocation history.
     """
     memories = rank_memories(s)

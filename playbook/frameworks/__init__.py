@@ -1,4 +1,5 @@
-"""Frameworks; the folder is the registry: one file each, with the `POLICY` that says what its code keeps and sends."""
+"""Frameworks; the folder is the registry: one file each, with the `POLICY` that says what its code keeps and
+sends."""
 
 import importlib
 import pkgutil

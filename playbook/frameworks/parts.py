@@ -1,9 +1,20 @@
-"""Pieces that policies share: rows of forward and backward, saved tensors, weights with the row that completes them."""
+"""Pieces that policies share: rows of forward and backward, saved tensors, weights with the row that
+completes them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from playbook.program.block import END, At, Op, Region, Size, Tensor, Weight
 from playbook.spec import Parameter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Rows and tensors of a part of a block, from which a policy puts the block together."""
+
+    forward: tuple[Op, ...] = ()
+    backward: tuple[Op, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
 
 
 def forward(owner: str, op: str, flops: Size = 0, region: Region = "full", group: str = "") -> Op:
@@ -41,7 +52,9 @@ def passing(
     )
 
 
-def passing_back(name: str, size: Size, birth: str, last_use: str, region: Region) -> Tensor:
+def passing_back(
+    name: str, size: Size, birth: str, last_use: str, region: Region, term: str = "temporary"
+) -> Tensor:
     """A temporary of backward."""
     return Tensor(
         name=name,

@@ -1,17 +1,21 @@
-"""The papers' accounting: every recipe with every ZeRO stage, activations as in Korthikanti et al., no buffers.
+"""The papers' accounting: every recipe with every ZeRO stage, activations as in Korthikanti et al., no
+buffers.
 
-State is constant over the step (16 bytes a parameter for the usual mixed precision), activations are what each product,
-norm and attention core keeps. One layer of a GPT kind (LayerNorm, GELU, dropout, score matrix kept) saves
-s·b·h·(34 + 5·a·s/h) bytes; Llama kinds have grouped queries, a gated feed-forward part and no dropout.
+State is constant over the step (16 bytes a parameter for the usual mixed precision), activations are what
+each product, norm and attention core keeps. One layer of a GPT kind (LayerNorm, GELU, dropout, score matrix
+kept) saves s·b·h·(34 + 5·a·s/h) bytes; Llama kinds have grouped queries, a gated feed-forward part and no
+dropout.
 
-Sources: Rajbhandari et al., ZeRO, 2020, section 3; Korthikanti et al., Reducing Activation Recomputation in Large
-Transformer Models, 2022, sections 4 and 5; Shoeybi et al., Megatron-LM, 2019. FLOPs: 2 a multiply-add; the attention core
-counts the whole score matrix, and 2.5 times its forward in flash attention's backward (Dao, FlashAttention-2, 2023).
+Sources: Rajbhandari et al., ZeRO, 2020, section 3; Korthikanti et al., Reducing Activation Recomputation in
+Large Transformer Models, 2022, sections 4 and 5; Shoeybi et al., Megatron-LM, 2019. FLOPs: 2 a multiply-add;
+the attention core counts the whole score matrix, and 2.5 times its forward in flash attention's backward
+(Dao, FlashAttention-2, 2023).
 """
 
 from playbook.frameworks.parts import backward, block_input, forward, saved, weights
-from playbook.program.block import END, START, At, Block, Junction, Op, Tensor, rows
+from playbook.program.block import END, START, At, Block, Junction, Op, Region, Size, Tensor, rows
 from playbook.program.policy import Policy, Sizes
+from playbook.program.polynomial import scaled
 
 ATTENTION = ("q_proj", "k_proj", "v_proj")
 
@@ -29,11 +33,11 @@ def layer(z: Sizes) -> Block:
     )
 
 
-def products(z: Sizes) -> dict[str, tuple[str, object]]:
+def products(z: Sizes) -> dict[str, tuple[Size, Region]]:
     """FLOPs of each product's forward, with its region."""
     query, key = 2 * z.T * z.h * z.a * z.k, 2 * z.T * z.h * z.g * z.k
     feed = 2 * z.T * z.h * z.f
-    found = {
+    found: dict[str, tuple[Size, Region]] = {
         "self_attn.q_proj": (query, "tp"),
         "self_attn.k_proj": (key, "kv"),
         "self_attn.v_proj": (key, "kv"),
@@ -44,23 +48,23 @@ def products(z: Sizes) -> dict[str, tuple[str, object]]:
     }
     if not z.model.gated:
         found.pop("mlp.gate_proj")
-    return found  # type: ignore[return-value]
+    return found
 
 
-def attention_flops(z: Sizes) -> object:
+def attention_flops(z: Sizes) -> Size:
     """FLOPs of the attention core's forward: two products of the whole score matrix."""
     return 4 * z.b * z.s * z.s * z.a * z.k
 
 
 def layer_forward(z: Sizes) -> list[Op]:
     """Rows of forward, in order."""
-    product = {name: forward(name, "mm", *facts) for name, facts in products(z).items()}  # type: ignore[arg-type]
+    product = {name: forward(name, "mm", *facts) for name, facts in products(z).items()}
     dropout = [forward("", "dropout")] if drops(z) else []
     gate = [product["mlp.gate_proj"]] if z.model.gated else []
     return [
         forward("input_layernorm", "norm"),
         *(product[f"self_attn.{name}"] for name in ATTENTION),
-        forward("self_attn", "sdpa", attention_flops(z), "tp", "core"),  # type: ignore[arg-type]
+        forward("self_attn", "sdpa", attention_flops(z), "tp", "core"),
         product["self_attn.o_proj"],
         *dropout,
         forward("", "add"),
@@ -76,14 +80,11 @@ def layer_forward(z: Sizes) -> list[Op]:
 
 def layer_backward(z: Sizes) -> list[Op]:
     """Rows of backward: each product once for its input and once for its weight."""
-    product = {
-        name: [backward(name, "mm", *facts)] * 2
-        for name, facts in products(z).items()  # type: ignore[arg-type]
-    }
+    product = {name: [backward(name, "mm", *facts)] * 2 for name, facts in products(z).items()}
     dropout = [backward("", "dropout_backward")] if drops(z) else []
     gate = product["mlp.gate_proj"] if z.model.gated else []
     core = attention_flops(z)
-    core = times(core, 5, 2) if z.attention == "flash" else times(core, 2, 1)
+    core = scaled(core, 5, 2) if z.attention == "flash" else core * 2
     return [
         *dropout,
         *product["mlp.down_proj"],
@@ -93,17 +94,10 @@ def layer_backward(z: Sizes) -> list[Op]:
         backward("post_attention_layernorm", "norm_backward"),
         *dropout,
         *product["self_attn.o_proj"],
-        backward("self_attn", "sdpa_backward", core, "tp", "core"),  # type: ignore[arg-type]
+        backward("self_attn", "sdpa_backward", core, "tp", "core"),
         *(row for name in reversed(ATTENTION) for row in product[f"self_attn.{name}"]),
         backward("input_layernorm", "norm_backward"),
     ]
-
-
-def times(size: object, above: int, below: int) -> object:
-    """Multiply a number or polynomial by a fraction, exactly."""
-    if isinstance(size, int):
-        return size * above // below
-    return (size * above).divided(below)  # type: ignore[operator]
 
 
 def drops(z: Sizes) -> bool:

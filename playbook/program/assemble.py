@@ -88,7 +88,7 @@ class Assembly:
         bank, offsets, names = self._bank()
         parts, microbatches = [], []
         for run in self.order:
-            placed = self.placed[tuple(run)]
+            placed = self.placed[run.segment, run.stage, run.microbatch]
             kept = self.kept[run.stage, run.segment, placed.first, placed.last]
             parts.append(kept + offsets[run.stage, run.segment])
             microbatches.append((run.microbatch, len(kept)))
@@ -178,7 +178,8 @@ class Assembly:
         return [run.microbatch for run in self.order if run.stage == number and run.segment == segment]
 
     def _compressed(self, number: int, segment: str, placed: Placed, row: Ints, birth: bool) -> Ints:
-        """Place of a row among the kept ones; a row that is left out stands for the next one, or the one before."""
+        """Place of a row among the kept ones; a row that is left out stands for the next one, or the one
+        before."""
         kept = self.kept[number, segment, placed.first, placed.last]
         if len(kept) == len(self.stages[number].rows[segment]):
             return row

@@ -1,8 +1,9 @@
-"""Templates: the rows and tensors of one block, forward and backward, which passes rewrite and assembly tiles.
+"""Templates: the rows and tensors of one block, forward and backward, which passes rewrite and assembly
+tiles.
 
-A block is a layer, or what stands at an end of a stage: the embedding, the head with its loss, a receive or a send.
-Rows are named, never numbered, because passes insert rows; a row's name is `owner/op[@axis]#k` inside its segment,
-with `R:` before it where backward computes it again.
+A block is a layer, or what stands at an end of a stage: the embedding, the head with its loss, a receive or
+a send. Rows are named, never numbered, because passes insert rows; a row's name is `owner/op[@axis]#k`
+inside its segment, with `R:` before it where backward computes it again.
 """
 
 import math
@@ -19,13 +20,13 @@ Segment = Literal["S", "F", "B", "O"]
 """State that is there before the step, forward, backward (recompute in it), optimizer step."""
 
 Region = Literal["full", "tp", "kv", "gathered", "whole"]
-"""What tensor parallelism leaves of a tensor: `tp` 1/t (heads, feed-forward columns), `kv` 1/t but never less than a
-head, `full` all of it, or 1/t under sequence parallelism (residual stream, norms), `gathered` a norm's output, 1/t only
-where the framework saves the shard, `whole` always all of it."""
+"""What tensor parallelism leaves of a tensor: `tp` 1/t (heads, feed-forward columns), `kv` 1/t but never
+less than a head, `full` all of it, or 1/t under sequence parallelism (residual stream, norms), `gathered` a
+norm's output, 1/t only where the framework saves the shard, `whole` always all of it."""
 
 When = Literal["every", "first", "last", "later", "step"]
-"""Micro-batches of a row or tensor: every one, the first, the last, all but the first; `step` for a tensor that is born
-in the first and dies in the last."""
+"""Micro-batches of a row or tensor: every one, the first, the last, all but the first; `step` for a tensor
+that is born in the first and dies in the last."""
 
 START, END = "^", "$"
 FIRST, LAST = "first", "last"
@@ -35,8 +36,9 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broa
 class At(NamedTuple):
     """A place in a step: a row of a block's segment.
 
-    `row` is a row's name, START or END; `block` 0 is this block, −1 the one before it in depth, +1 the one after, FIRST
-    and LAST those at the ends of the stage; `otherwise` is where it is if that block has no such row.
+    `row` is a row's name, START or END; `block` 0 is this block, −1 the one before it in depth, +1 the one
+    after, FIRST and LAST those at the ends of the stage; `otherwise` is where it is if that block has no
+    such row.
     """
 
     segment: Segment
@@ -182,9 +184,11 @@ class Junction:
     enter, leave
         Owners of the collectives at the part's input and output; None where the part has no such end.
     input_rows
-        Rows of forward before which the input must be whole, and of backward after which its gradient is a partial sum.
+        Rows of forward before which the input must be whole, and of backward after which its gradient is a
+        partial sum.
     output_rows
-        Rows of forward after which the output is a partial sum, and of backward before which its gradient must be whole.
+        Rows of forward after which the output is a partial sum, and of backward before which its gradient
+        must be whole.
     again
         Row of backward that needs the whole input once more (the first weight gradient).
     bytes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playbook.program.block import END, FIRST, LAST, OPTIMIZER, START, At, Block, Op, Tensor
+from playbook.program.block import END, FIRST, OPTIMIZER, START, At, Block, Op, Tensor
 from playbook.program.ids import PHASES
 from playbook.tables import AXES, TERMS
 
@@ -146,7 +146,8 @@ class _Segment:
         self._tables: dict[tuple[int, str, str], Ints] = {}
 
     def _find_hosts(self) -> tuple[list[list[tuple[Op, int]]], list[int]]:
-        """Distinct row lists: a block's own rows, and those that neighbours issue in it, with their layer's offset."""
+        """Distinct row lists: a block's own rows, and those that neighbours issue in it, with their layer's
+        offset."""
         kinds, hosts, found = self.stage.kinds, [], {}
         host_of = []
         for place in range(len(kinds)):
@@ -221,7 +222,8 @@ class _Segment:
         }
 
     def place(self, at: At, instances: Ints) -> Ints:
-        """Row of a place as seen from each of several blocks; a block that is not there is the stage's end."""
+        """Row of a place as seen from each of several blocks; a block that is not there is the stage's
+        end."""
         if self.letter == "O" and at.row == OPTIMIZER.row:
             return np.zeros(len(instances), dtype=np.int64)
         last = len(self.stage.blocks) - 1

@@ -1,8 +1,8 @@
 """Passes rewrite templates in one fixed order; a pair in the wrong order is refused unless it commutes.
 
-policy → tensor (+ sequence) → recompute → shard or replicate. The tensor pass and recompute commute, because the
-recompute cut is a rule about the last saved tensor. Sharding must come last: recompute would copy the gathers, and the
-tensor pass would divide parameters that are already shared out.
+policy → tensor (+ sequence) → recompute → shard or replicate. The tensor pass and recompute commute, because
+the recompute cut is a rule about the last saved tensor. Sharding must come last: recompute would copy the
+gathers, and the tensor pass would divide parameters that are already shared out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,8 @@ def enter(block: Block, name: str) -> Block:
     wrong = [done for done in late if frozenset({done, name}) not in COMMUTE]
     if wrong:
         raise ValueError(
-            f"the {name} pass came after the {wrong[0]} pass on block {block.name!r}; the order is {', '.join(ORDER)}"
+            f"the {name} pass came after the {wrong[0]} pass on block {block.name!r}; "
+            f"the order is {', '.join(ORDER)}"
         )
     return replace(block, passes=block.passes | {name})
 
@@ -86,7 +87,8 @@ class Plan:
     workload: Mapping[str, object] = field(default_factory=dict)
 
     def scenario(self, ranks: int, **levers: object) -> Scenario:
-        """Return the scenario of a run on so many ranks: `toy-15m`, a short sequence, PyTorch's own code on CPU.
+        """Return the scenario of a run on so many ranks: `toy-15m`, a short sequence, PyTorch's own code on
+        CPU.
 
         Raises
         ------

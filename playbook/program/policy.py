@@ -15,14 +15,27 @@ SYMBOLS = {
     "ffn": "f",
     "vocabulary": "V",
 }
-STRUCTURE = (
-    *("gated", "norm", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "positions", "window"),
-    *("family", "layers"),
-)
+STRUCTURE = ("gated", "norm", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "positions")
 
 
 class ModelSymbols:
-    """A model's stand-in whose sizes are symbols, so that the model's own code gives the shapes as polynomials."""
+    """A model's stand-in whose sizes are symbols, so that the model's own code gives the shapes as
+    polynomials."""
+
+    hidden: Polynomial
+    heads: Polynomial
+    kv_heads: Polynomial
+    head_dim: Polynomial
+    ffn: Polynomial
+    vocabulary: Polynomial
+    gated: bool
+    norm: str
+    tied: bool
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    positions: int
 
     def __init__(self, model: Model) -> None:
         for field, name in SYMBOLS.items():
@@ -82,7 +95,7 @@ class Sizes:
         )
 
     @property
-    def T(self) -> Size:
+    def T(self) -> Size:  # noqa: N802  # the field's symbol
         """Tokens of a micro-batch."""
         return self.b * self.s
 

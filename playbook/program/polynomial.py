@@ -1,8 +1,8 @@
 """Polynomials in a model's sizes: the same code that counts bytes as integers then derives their formula.
 
-Symbols are b (sequences of a micro-batch), s (tokens of a sequence), h (hidden), a (query heads), g (key-value heads),
-k (features of a head), f (feed-forward features), V (vocabulary), N (data-parallel ranks), t (tensor-parallel ranks),
-L (layers of a stage). A symbol may have a negative power, as in 12·h/N.
+Symbols are b (sequences of a micro-batch), s (tokens of a sequence), h (hidden), a (query heads), g
+(key-value heads), k (features of a head), f (feed-forward features), V (vocabulary), N (data-parallel
+ranks), t (tensor-parallel ranks), L (layers of a stage). A symbol may have a negative power, as in 12·h/N.
 """
 
 from collections.abc import Mapping
@@ -89,6 +89,21 @@ class Polynomial:
             return None
         ratios = {reduced(Fraction(c) / base.coefficients[m]) for m, c in self.coefficients.items()}
         return ratios.pop() if len(ratios) == 1 else None
+
+
+def scaled(size: "Polynomial | int", above: int, below: int = 1) -> "Polynomial | int":
+    """Multiply a size by a fraction, exactly.
+
+    Examples
+    --------
+    >>> scaled(4, 5, 2)
+    10
+    """
+    if isinstance(size, Polynomial):
+        return (size * above).divided(below)
+    if size * above % below:
+        raise ValueError(f"{size} x {above} / {below} is no whole number")
+    return size * above // below
 
 
 def symbol(name: str) -> Polynomial:

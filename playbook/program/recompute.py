@@ -1,7 +1,7 @@
 """Activation recomputation (checkpointing): what forward saves dies there, and backward runs the rows again.
 
-Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016 (full); Korthikanti et al., Reducing Activation
-Recomputation in Large Transformer Models, 2022 (selective: only the attention core).
+Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016 (full); Korthikanti et al., Reducing
+Activation Recomputation in Large Transformer Models, 2022 (selective: only the attention core).
 """
 
 from dataclasses import replace
@@ -22,7 +22,8 @@ def recompute(blocks: Blocks, mode: str, stops_early: bool) -> Blocks:
     mode
         "none", "selective" or "full".
     stops_early
-        Whether the second forward ends with the row that bears the last saved tensor, or runs the block's every row.
+        Whether the second forward ends with the row that bears the last saved tensor, or runs the block's
+        every row.
     """
     if mode == "none":
         return blocks
@@ -43,6 +44,8 @@ def full(block: Block, stops_early: bool) -> Block:
     tensors: list[Tensor] = []
     for tensor in block.tensors:
         tensors += tensor_again(tensor, copied, last=again[-1].name if again else START)
+    end = block.backward[-1].name
+    tensors = [replace(t, bwd_end=At("B", end)) if handed_in(t) else t for t in tensors]
     return replace(block, backward=(*again, *block.backward), tensors=tuple(tensors))
 
 
@@ -92,12 +95,17 @@ def born_here(tensor: Tensor) -> bool:
     return tensor.birth.segment == "F" and tensor.birth.block == 0
 
 
+def handed_in(tensor: Tensor) -> bool:
+    """Whether the block before hands a tensor in; the checkpoint holds it until its backward is over."""
+    return tensor.birth.segment == "F" and tensor.birth.block != 0
+
+
 def tensor_again(tensor: Tensor, copied: set[str], last: str) -> list[Tensor]:
     """What becomes of one tensor: inputs are kept for the second forward, the rest dies and is born again."""
     if tensor.birth.segment != "F" or tensor.fwd_end is None:
         return [tensor]
-    if not born_here(tensor):
-        return [replace(tensor, bwd_end=tensor.bwd_end or mapped(tensor.fwd_end, copied, last))]
+    if handed_in(tensor):
+        return [tensor]
     first = replace(tensor, bwd_end=None)
     if AGAIN + tensor.birth.row not in copied:
         return [first]

@@ -1,4 +1,5 @@
-"""Model state of a block on one rank: parameters, gradients, master weights and moments, whole or shared out."""
+"""Model state of a block on one rank: parameters, gradients, master weights and moments, whole or shared
+out."""
 
 from playbook.program.block import OPTIMIZER, At, Block, Size, Tensor, Weight, total
 from playbook.program.policy import Context
@@ -30,9 +31,11 @@ def state(
 
 
 def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:
-    """What the optimizer's kernel holds while it runs: nothing if fused, an FP32 copy of all it updates if foreach.
+    """What the optimizer's kernel holds while it runs: nothing if fused, an FP32 copy of all it updates if
+    foreach.
 
-    Source: measured on 115.9 M FP32 parameters, torch 2.13: 4.00, 5.00 and 4.60 copies at the peak of the step.
+    Source: measured on 115.9 M FP32 parameters, torch 2.13: 4.00, 5.00 and 4.60 copies at the peak of the
+    step.
     """
     if not ctx.policy.buffers or ctx.optimizer_kernel == "fused" or not block.weights:
         return ()
@@ -88,7 +91,8 @@ def int_of(size: Size) -> int:
 
 
 def unit(block: Block, ctx: Context) -> tuple[Weight, ...]:
-    """Weights that are gathered and reduced with a block: its own, or the ends' together at the stage's first block."""
+    """Weights that are gathered and reduced with a block: its own, or the ends' together at the stage's
+    first block."""
     if block.layered:
         return block.weights
     return ctx.root if block.first else ()

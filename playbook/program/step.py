@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Tensors of the whole step: rows of birth and death, bytes, and the index of the term and of the template."""
+    """Tensors of the whole step: rows of birth and death, bytes, and the index of the term and of the
+    template."""
 
     birth: Ints
     death: Ints
@@ -70,7 +71,8 @@ class Program:
 
     @cached_property
     def occurrence(self) -> Ints:
-        """Occurrence of each row among those of its micro-batch, phase, owner and operation: the k of its id."""
+        """Occurrence of each row among those of its micro-batch, phase, owner and operation: the k of its
+        id."""
         stem = self._stems
         order = np.argsort(stem, kind="stable")
         ordered = stem[order]

@@ -1,7 +1,9 @@
-"""Segment summaries: what a whole run of forward or backward does to memory, in a few numbers that compose exactly.
+"""Segment summaries: what a whole run of forward or backward does to memory, in a few numbers that compose
+exactly.
 
-A run changes each term by so much, and peaks so high over its entry. (d₁, p₁)·(d₂, p₂) = (d₁ + d₂, max(p₁, d₁ + p₂)): so
-all ranks of a pipeline are walked action by action, with peaks that are exact to the operation.
+A run changes each term by so much, and peaks so high over its entry. (d₁, p₁)·(d₂, p₂) = (d₁ + d₂, max(p₁,
+d₁ + p₂)): so all ranks of a pipeline are walked action by action, with peaks that are exact to the
+operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -101,7 +103,7 @@ def state_of(stage: Stage) -> Levels:
     """Bytes by term that are there before the step."""
     tensors = stage.tensors
     mine = tensors.birth_segment == STATE
-    return np.bincount(tensors.term[mine], weights=tensors.size[mine], minlength=len(TERMS))
+    return np.bincount(tensors.term[mine], weights=tensors.size[mine], minlength=len(TERMS)).astype(float)
 
 
 def optimizer_step(stages: Sequence[Stage]) -> Summary:

@@ -23,8 +23,8 @@ WIRE: dict[str, Callable[[int], float]] = {
     "send": lambda n: 1.0,
     "receive": lambda n: 0.0,
 }
-"""Bytes that a rank sends in a ring of n, as a part of the payload (nccl-tests' bus bandwidth factors). A receive
-sends nothing: its bytes are the sender's."""
+"""Bytes that a rank sends in a ring of n, as a part of the payload (nccl-tests' bus bandwidth factors). A
+receive sends nothing: its bytes are the sender's."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""Memory: the level of every term at every row, from births and deaths. Sizes below 2⁵³ make the sums exact."""
+"""Memory: the level of every term at every row, from births and deaths. Sizes below 2⁵³ make the sums
+exact."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from playbook.program.ids import PHASES
 from playbook.program.step import Program
 from playbook.tables import TERMS, table
 
@@ -96,10 +98,15 @@ class MemoryWalk:
         """Phase letter of a row."""
         return self.program.phase(row)
 
+    def left_after(self, row: int) -> int:
+        """Bytes that are left once a row has ended and what dies with it is gone."""
+        held = self.program.held
+        return int(held.bytes[(held.birth <= row) & (held.death > row)].sum())
+
     def peak_of(self, phase: str, microbatch: int | None = None) -> int:
         """Most bytes at any row of a phase (recompute counts as backward)."""
-        phases = np.array([self.program.phase(row) for row in range(len(self.program))])
-        mine = np.isin(phases, ["B", "R"] if phase == "B" else [phase])
+        wanted = [PHASES.index(letter) for letter in ("B", "R") if phase == "B"] or [PHASES.index(phase)]
+        mine = np.isin(self.program.rows.phase, wanted)
         if microbatch is not None:
             mine &= self.program.microbatch == microbatch
         return int(self.totals[mine].max())
@@ -136,7 +143,8 @@ def walk(program: Program) -> MemoryWalk:
     gone = np.bincount((held.death + 1) * terms + held.term, weights=held.bytes, minlength=size)
     change = (born[: rows * terms] - gone[: rows * terms]).reshape(rows, terms)
     stays = np.bincount(held.term, weights=np.where(held.death >= rows, held.bytes, 0), minlength=terms)
-    return MemoryWalk(program=program, levels=np.cumsum(change, axis=0, out=change), after=stays)
+    levels = np.asarray(np.cumsum(change, axis=0, out=change), dtype=np.float64)
+    return MemoryWalk(program=program, levels=levels, after=stays.astype(np.float64))
 
 
 def terms_of(level: NDArray[np.float64]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Parallel strategies; the folder is the registry: one folder each, with the pass over a block in `plan.py`.
 
-`plan.py` (no torch) says what the strategy does to a block, `ranks.py` (torch) runs it on real ranks by hand and by
-the library, `lesson.md` explains it.
+`plan.py` (no torch) says what the strategy does to a block, `ranks.py` (torch) runs it on real ranks by hand
+and by the library, `lesson.md` explains it.
 """
 
 import importlib
@@ -33,5 +33,6 @@ def plan(name: str) -> Plan:
 
 
 def runnable() -> tuple[str, ...]:
-    """Names of the strategies that run on real ranks: those with a `ranks.py`. Nothing is imported to find out."""
+    """Names of the strategies that run on real ranks: those with a `ranks.py`. Nothing is imported to find
+    out."""
     return tuple(name for name in plans() if importlib.util.find_spec(f"{__name__}.{name}.ranks"))

@@ -1,6 +1,7 @@
 """Data parallelism as a pass: state stays whole, gradients are all-reduced over dp while backward runs.
 
-Communicates over dp: one all-reduce of each gradient a step or micro-batch, 2 (N − 1)/N of its bytes on the wire.
+Communicates over dp: one all-reduce of each gradient a step or micro-batch, 2 (N − 1)/N of its bytes on the
+wire.
 """
 
 from dataclasses import replace
@@ -27,17 +28,19 @@ def replicate_block(block: Block, ctx: Context, *, shared_optimizer: bool) -> Bl
 
 
 def refuse_two_dtypes(ctx: Context) -> None:
-    """Refuse a recipe that computes in another dtype than it stores, where memory is counted as the framework does."""
+    """Refuse a recipe that computes in another dtype than it stores, where memory is counted as the
+    framework does."""
     recipe = ctx.recipe
     if ctx.policy.buffers and recipe.compute_bytes != recipe.parameter_bytes:
         raise ValueError(
-            f"recipe={recipe.name!r} stores {recipe.parameter_bytes} and computes in {recipe.compute_bytes} bytes, which is "
-            "FSDP2's mixed precision; use zero=3, or recipe='fp32' or 'bf16' with zero=0"
+            f"recipe={recipe.name!r} stores {recipe.parameter_bytes} and computes in {recipe.compute_bytes} "
+            "bytes, which is FSDP2's mixed precision; use zero=3, or recipe='fp32' or 'bf16' with zero=0"
         )
 
 
 def whole_gradients(block: Block, ctx: Context) -> tuple[Tensor, ...]:
-    """Gradients that appear in the first backward and go after the optimizer; later ones are added to them."""
+    """Gradients that appear in the first backward and go after the optimizer; later ones are added to
+    them."""
     if ctx.policy.gradients_resident:
         return ()
     tensors = []
@@ -79,8 +82,8 @@ def all_reduce(owner: str, payload: Size, ctx: Context) -> Op:
 def reduce_buckets(blocks: Blocks, ctx: Context, limits: tuple[int, int]) -> Blocks:
     """All-reduce gradients in buckets, filled in the order in which backward makes them.
 
-    A bucket closes once it holds its limit, which is smaller for the first one so that communication starts early.
-    Buckets are memory of their own beside the gradients.
+    A bucket closes once it holds its limit, which is smaller for the first one so that communication starts
+    early. Buckets are memory of their own beside the gradients.
     """
     result = list(blocks)
     filled, limit, number = 0, limits[0], 0
@@ -133,7 +136,7 @@ PLAN = Plan(
     name="ddp",
     axis="dp",
     step="data",
-    summary="Every rank holds the whole model and a part of the batch; gradients are all-reduced while backward runs.",
+    summary="Every rank holds the whole model and part of the batch; gradients are all-reduced in backward.",
     levers={},
     applies=lambda layout: layout.zero == 0,
     rewrite=replicate,

@@ -1,11 +1,12 @@
-"""FSDP2 (ZeRO stage 3) as a pass: a layer's parameters are gathered before use, freed, and gathered again in backward.
+"""FSDP2 (ZeRO stage 3) as a pass: a layer's parameters are gathered before use, freed, and gathered again in
+backward.
 
 Communicates over dp: per unit an all-gather in forward, one in backward unless the parameters are kept, and a
 reduce-scatter of the gradients. The ends of a stage (embedding, last norm, head) are one unit, the root.
 
-What lives how long is PyTorch's `fully_shard` (torch 2.11 to 2.13): the gathered flat buffer stays until the next
-unit's gather in forward, backward gathers one unit ahead, a reduction's input stays until the next unit's gradients
-are complete.
+What lives how long is PyTorch's `fully_shard` (torch 2.11 to 2.13): the gathered flat buffer stays until the
+next unit's gather in forward, backward gathers one unit ahead, a reduction's input stays until the next
+unit's gradients are complete.
 """
 
 from collections.abc import Iterable
@@ -39,7 +40,8 @@ def shard_block(block: Block, ctx: Context) -> Block:
 
 
 def kept(ctx: Context) -> bool:
-    """Whether gathered parameters outlive the micro-batch: a pipeline runs the next forward before this backward."""
+    """Whether gathered parameters outlive the micro-batch: a pipeline runs the next forward before this
+    backward."""
     return ctx.pipelined and not ctx.reshard
 
 
@@ -190,7 +192,7 @@ PLAN = Plan(
     name="fsdp2",
     axis="dp",
     step="data",
-    summary="Each rank keeps 1/N of parameters, gradients and optimizer state; a layer is gathered while it is used.",
+    summary="Each rank keeps 1/N of all state; a layer is gathered while it is used.",
     levers={"reshard": "free gathered parameters after forward, or keep them until backward"},
     applies=lambda layout: layout.zero == 3,
     rewrite=shard,

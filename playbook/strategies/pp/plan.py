@@ -1,6 +1,8 @@
-"""Pipeline parallelism: a stage's ends become receives and sends, and the schedule is the order list of its runs.
+"""Pipeline parallelism: a stage's ends become receives and sends, and the schedule is the order list of its
+runs.
 
-Communicates over pp: per micro-batch and boundary one message forward and one backward, each of the residual stream.
+Communicates over pp: per micro-batch and boundary one message forward and one backward, each of the residual
+stream.
 """
 
 from collections.abc import Sequence
@@ -69,8 +71,8 @@ def runs(order: Sequence[Action]) -> tuple[Run, ...]:
     for action in order:
         if action.kind not in "FB":
             raise ValueError(
-                f"action {action} splits backward into input and weight parts, which the step program does not lay yet; "
-                "use schedule gpipe, 1f1b or interleaved-1f1b"
+                f"action {action} splits backward into input and weight parts, which the step program does "
+                "not lay yet; use schedule gpipe, 1f1b or interleaved-1f1b"
             )
     return tuple(Run(action.kind, action.stage, action.microbatch) for action in order)
 
@@ -89,7 +91,7 @@ PLAN = Plan(
     name="pp",
     axis="pp",
     step="pipeline",
-    summary="Each rank holds some of the layers; micro-batches flow through them, and idle slots are the price.",
+    summary="Each rank holds some of the layers; micro-batches flow through, and idle slots are the price.",
     levers={
         "schedule": "order of forward and backward actions",
         "chunks": "stages that a rank holds",

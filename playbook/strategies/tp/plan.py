@@ -1,8 +1,10 @@
-"""Tensor parallelism as a pass: products of a layer are split by columns, then by rows, and partial sums added.
+"""Tensor parallelism as a pass: products of a layer are split by columns, then by rows, and partial sums
+added.
 
-Communicates over tp: per layer and micro-batch two all-reduces in forward and two in backward, each of the whole
-residual stream. With sequence parallelism each becomes a reduce-scatter and an all-gather, and what lies between the
-products (norms, residual stream) is split along the sequence. Shoeybi et al., Megatron-LM, 2019; Korthikanti et al., 2022.
+Communicates over tp: per layer and micro-batch two all-reduces in forward and two in backward, each of the
+whole residual stream. With sequence parallelism each becomes a reduce-scatter and an all-gather, and what
+lies between the products (norms, residual stream) is split along the sequence. Shoeybi et al., Megatron-LM,
+2019; Korthikanti et al., 2022.
 """
 
 from dataclasses import replace
@@ -142,7 +144,7 @@ PLAN = Plan(
     name="tp",
     axis="tp",
     step="tensor",
-    summary="Each rank holds 1/t of the columns, then of the rows, of every product; partial sums are added, four times a layer.",
+    summary="Each rank holds 1/t of the columns, then of the rows, of every product; partial sums are added.",
     levers={"sequence_parallel": "split the norms' activations along the sequence"},
     applies=lambda layout: layout.tp > 1,
     rewrite=split,

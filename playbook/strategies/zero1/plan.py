@@ -1,7 +1,8 @@
 """ZeRO stage 1 as a pass: the optimizer's state is shared out, parameters and gradients stay whole.
 
-Communicates over dp: gradients are reduced in backward, updated parameters come back after the step. The paper reduces
-each rank its part and gathers, 2 (N − 1)/N of the bytes in all; PyTorch all-reduces everything and broadcasts.
+Communicates over dp: gradients are reduced in backward, updated parameters come back after the step. The
+paper reduces each rank its part and gathers, 2 (N − 1)/N of the bytes in all; PyTorch all-reduces everything
+and broadcasts.
 """
 
 from dataclasses import replace
@@ -66,7 +67,7 @@ PLAN = Plan(
     name="zero1",
     axis="dp",
     step="data",
-    summary="Each rank keeps 1/N of the optimizer's state; parameters and gradients stay whole on every rank.",
+    summary="Each rank keeps 1/N of the optimizer's state; parameters and gradients stay whole everywhere.",
     levers={},
     applies=lambda layout: layout.zero == 1,
     rewrite=share_optimizer,

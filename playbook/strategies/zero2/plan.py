@@ -1,7 +1,7 @@
 """ZeRO stage 2 as a pass: gradients and the optimizer's state are shared out, parameters stay whole.
 
-Communicates over dp: a reduce-scatter of the gradients in backward, an all-gather of the parameters after the step;
-together 2 (N − 1)/N of the bytes, as much as an all-reduce.
+Communicates over dp: a reduce-scatter of the gradients in backward, an all-gather of the parameters after
+the step; together 2 (N − 1)/N of the bytes, as much as an all-reduce.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ PLAN = Plan(
     name="zero2",
     axis="dp",
     step="data",
-    summary="Each rank keeps 1/N of the gradients and of the optimizer's state; parameters stay whole on every rank.",
+    summary="Each rank keeps 1/N of the gradients and of the optimizer's state; parameters stay whole.",
     levers={},
     applies=lambda layout: layout.zero == 2,
     rewrite=share_gradients,
