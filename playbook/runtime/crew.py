@@ -2,7 +2,6 @@
 
 import contextlib
 import pickle
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from playbook.runtime import environment, limits
 from playbook.runtime.launch import RankProcess, start_rank
 from playbook.runtime.plan import Plan
+from playbook.runtime.surroundings import Surroundings
 from playbook.runtime.verdict import Evidence
 from playbook.runtime.worker import Order, Settings
 
@@ -119,12 +119,10 @@ class Crew:
         stale = any(member.groups != 1 for member in self.members)
         if stale:  # groups that a job has made keep their sockets open, and some jobs close the default one
             self._groups += 1
-        here = str(Path.cwd())
         order = Order(
             call=call,
             directory=directory,
-            sys_path=tuple(path or here for path in sys.path),
-            working_directory=here,
+            surroundings=Surroundings.here(),
             store=self._store() if stale else None,
         )
         data = pickle.dumps(order)

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import connection, spawn
+from multiprocessing import connection, resource_tracker, spawn
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -103,7 +103,11 @@ def without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sheltered_from_interrupts() -> Iterator[None]:
-    """Block SIGINT in this thread, and so in the processes it starts, until they can ignore it themselves."""
+    """Block SIGINT in this thread, and so in the processes it starts, until they can ignore it themselves.
+
+    multiprocessing starts its resource tracker on the way and unblocks SIGINT after it, so that has to come first.
+    """
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -4,16 +4,21 @@ cloudpickle carries functions that are defined in a notebook cell, a script or `
 installed, functions of importable modules still travel, by reference.
 """
 
+import linecache
+import marshal
 import pickle
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Mapping
+from importlib.machinery import PathFinder
 from io import BytesIO
-from types import ModuleType
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from playbook.runtime.surroundings import is_users
 
 try:
     import cloudpickle
@@ -21,8 +26,22 @@ except ImportError:  # clusters' images often lack it
     cloudpickle = None
 
 _Pickler: Any = pickle.Pickler if cloudpickle is None else cloudpickle.Pickler
-_OUR_PACKAGES = ("playbook", "widgets", "torch", "numpy", "pandas")
 _registering = threading.Lock()
+
+
+class _CallPickler(_Pickler):
+    """Pickler of functions that keeps where their code was written, for tracebacks on the ranks."""
+
+    def __init__(self, stream: BytesIO) -> None:
+        super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
+        self.files: set[str] = set()
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Reduce code whole, since cloudpickle drops its file name; leave the rest to the base class."""
+        if isinstance(obj, CodeType):
+            self.files.add(obj.co_filename)
+            return marshal.loads, (marshal.dumps(obj),)
+        return super().reducer_override(obj) if cloudpickle is not None else NotImplemented
 
 
 class _ResultPickler(_Pickler):
@@ -36,7 +55,7 @@ class _ResultPickler(_Pickler):
 
 
 def pack_call(function: Callable[..., Any], args: tuple[Any, ...], levers: Mapping[str, Any]) -> bytes:
-    """Pickle a function and its arguments.
+    """Pickle a function and its arguments, with the source of notebook cells that it comes from.
 
     Raises
     ------
@@ -45,20 +64,28 @@ def pack_call(function: Callable[..., Any], args: tuple[Any, ...], levers: Mappi
     """
     name = getattr(function, "__qualname__", repr(function))
     module = sys.modules.get(getattr(function, "__module__", None) or "")
-    if cloudpickle is None:
-        return _pack_by_reference(name, module, (function, args, dict(levers)))
+    if cloudpickle is None and (module is None or module.__name__ == "__main__"):
+        raise TypeError(
+            f"{name} is defined in __main__ and cloudpickle is not installed here: install cloudpickle, or "
+            "put the function into a module that can be imported"
+        )
     try:
-        return _pack_by_value(cloudpickle, module, (function, args, dict(levers)))
+        call, files = _pack_by_value(module, (function, args, dict(levers)))
     except Exception as problem:  # whatever a user's __reduce__ raises
         raise TypeError(
             f"{name} cannot travel to the ranks: {problem}. Give it plain data and make sockets, locks, "
             "generators and open files inside the function"
         ) from problem
+    sources = {file: linecache.getlines(file) for file in files if not Path(file).exists()}
+    return pickle.dumps((call, sources))
 
 
 def unpack_call(payload: bytes) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """Function, arguments and levers that `pack_call` packed."""
-    return pickle.loads(payload)
+    call, sources = pickle.loads(payload)
+    for file, lines in sources.items():
+        linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+    return pickle.loads(call)
 
 
 def pack_result(value: Any) -> bytes:
@@ -115,43 +142,27 @@ def as_numpy(tensor: Any) -> np.ndarray:
         return plain.float().numpy()
 
 
-def _pack_by_value(pickler: Any, module: ModuleType | None, call: Any) -> bytes:
+def _pack_by_value(module: ModuleType | None, call: Any) -> tuple[bytes, set[str]]:
     """Pickle with the function's own module by value, so that it travels as it is now, importable or not."""
-    if module is None or not _is_users(module):
-        return pickler.dumps(call)
+    if cloudpickle is None or module is None or not is_users(module):
+        return _dump(call)
     with _registering:
-        known = module.__name__ in pickler.list_registry_pickle_by_value()
-        if not known:
-            pickler.register_pickle_by_value(module)
+        if module.__name__ in cloudpickle.list_registry_pickle_by_value():
+            return _dump(call)
+        cloudpickle.register_pickle_by_value(module)
         try:
-            return pickler.dumps(call)
-        except Exception:  # a global of the module that cannot travel: let the ranks import the module
-            pickler.unregister_pickle_by_value(module)
-            known = True
-            return pickler.dumps(call)
+            return _dump(call)
+        except Exception as problem:  # a global of the module cannot travel: let the ranks import the module
+            first = problem
         finally:
-            if not known:
-                pickler.unregister_pickle_by_value(module)
+            cloudpickle.unregister_pickle_by_value(module)
+    if PathFinder.find_spec(module.__name__.split(".")[0]) is None:
+        raise first
+    return _dump(call)
 
 
-def _pack_by_reference(name: str, module: ModuleType | None, call: Any) -> bytes:
-    if module is None or module.__name__ == "__main__":
-        raise TypeError(
-            f"{name} is defined in __main__ and cloudpickle is not installed here: install cloudpickle, or "
-            "put the function into a module that can be imported"
-        )
-    try:
-        return pickle.dumps(call)
-    except Exception as problem:  # whatever a user's __reduce__ raises
-        raise TypeError(
-            f"{name} cannot travel without cloudpickle: {problem}. Install cloudpickle"
-        ) from problem
-
-
-def _is_users(module: ModuleType) -> bool:
-    """Whether a module is the user's own, neither installed nor Python's: it may change while ranks live."""
-    origin = getattr(module, "__file__", None)
-    if module.__name__ == "__main__" or origin is None or module.__name__.split(".")[0] in _OUR_PACKAGES:
-        return False
-    installed = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return not any(origin.startswith(path) for path in installed)
+def _dump(call: Any) -> tuple[bytes, set[str]]:
+    stream = BytesIO()
+    pickler = _CallPickler(stream)
+    pickler.dump(call)
+    return stream.getvalue(), pickler.files

@@ -167,11 +167,11 @@ def _description(plan: Plan) -> dict[str, Any]:
 
 @cache
 def _versions() -> dict[str, str]:
-    return {
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
-        "platform": platform.platform(),
-    }
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:  # built by hand, or missing, which the ranks will tell
+        torch = ""
+    return {"python": platform.python_version(), "torch": torch, "platform": platform.platform()}
 
 
 def _resident_bytes(pid: int) -> int:

@@ -1,7 +1,7 @@
 """The thread that owns a pool's ranks: it starts them, hands them jobs, drains their pipes and buries them.
 
-Starting ranks from this thread keeps the kernel free, and keeps the death signal of spawned ranks right: it is
-tied to the thread that started them.
+Starting ranks from this thread keeps the kernel free. It also keeps the death signal of spawned ranks right, which
+is tied to the thread that started them.
 """
 
 import contextlib
@@ -74,6 +74,8 @@ class Pump(threading.Thread):
     def _turn(self) -> None:
         """Do what can be done, then wait for news and take it in."""
         self._desk.mail.take()
+        if self._desk.closed:  # looked at after the bell was taken, so that none is missed
+            return
         self._keep_crew()
         self._dispatch()
         crew = self._desk.crew
@@ -122,7 +124,7 @@ class Pump(threading.Thread):
         job = self._desk.running
         if crew.killed:
             self._drop_crew(again=True)
-            if job is not None:
+            if job is not None and not self._desk.closed:
                 self._desk.conclude("cancelled", error=JobCancelled(f"{job.name} was cancelled"))
         elif job is not None and crew.done:
             self._finish(job, [member.value for member in crew.members])

@@ -2,7 +2,6 @@
 
 import faulthandler
 import gc
-import importlib
 import os
 import pickle
 import queue
@@ -20,6 +19,7 @@ from playbook.runtime.errors import describe
 from playbook.runtime.guard import die_with_kernel, redirect_output
 from playbook.runtime.rank import Seat, call, current_phase, on_rank
 from playbook.runtime.reporter import Courier, Reporter
+from playbook.runtime.surroundings import Surroundings
 
 _LAST_WORDS_S = 60.0
 
@@ -52,8 +52,7 @@ class Order:
 
     call: bytes
     directory: Path
-    sys_path: tuple[str, ...]
-    working_directory: str
+    surroundings: Surroundings
     store: Path | None = None
 
 
@@ -110,6 +109,7 @@ def _start(settings: Settings) -> None:
 
     group.claim_device(settings.device, settings.threads)
     _join(settings, settings.store)
+    Surroundings.here().adopt()  # looks at torch's modules once
     gc.collect()
     gc.freeze()  # what torch has loaded stays, so collections between jobs cost little
 
@@ -157,15 +157,6 @@ def _run(order: Order, settings: Settings) -> bytes:
     current_phase("unpacking the function")
     if order.store is not None:
         _join(settings, order.store)
-    _adopt_surroundings(order)
+    order.surroundings.adopt()
     function, args, levers = payload.unpack_call(order.call)
     return payload.pack_result(call(function, args, levers))
-
-
-def _adopt_surroundings(order: Order) -> None:
-    """See the modules and files that the kernel sees now, not those of the time when this rank started."""
-    if sys.path != list(order.sys_path):
-        sys.path[:] = order.sys_path
-    importlib.invalidate_caches()
-    if Path.cwd() != Path(order.working_directory):
-        os.chdir(order.working_directory)
