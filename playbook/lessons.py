@@ -15,6 +15,8 @@ from functools import cache
 from importlib.resources import files
 
 from playbook.spec import Scenario
+from playbook.spec.rules import choice
+from playbook.strategies import runnable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,36 +195,27 @@ def source(strategy: str) -> Source:
     ValueError
         If there is no such strategy.
     """
-    names = strategies()
-    name = str(strategy).strip().lower()
-    if name not in names:
-        raise ValueError(f"strategy {strategy!r} is not known; strategies are {', '.join(names)}")
+    name = choice("strategy", strategy, runnable())
     text = (files("playbook.strategies") / name / "ranks.py").read_text(encoding="utf-8")
     return Source(strategy=name, text=by_hand_part(text))
-
-
-@cache
-def strategies() -> tuple[str, ...]:
-    """Strategies that run on ranks: the folders that have a ranks.py."""
-    folders = [entry for entry in files("playbook.strategies").iterdir() if entry.is_dir()]
-    return tuple(sorted(entry.name for entry in folders if (entry / "ranks.py").is_file()))
 
 
 def by_hand_part(text: str) -> str:
     """Return the definitions that a file lists in `BY_HAND`, in that order."""
     lines, tree = text.splitlines(), ast.parse(text)
     definitions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    listed = next((node.value for node in tree.body if assigned(node) == "BY_HAND"), None)
+    listed = next(filter(None, (assigned(node, "BY_HAND") for node in tree.body)), None)
     assert isinstance(listed, ast.Tuple), "ranks.py lists what a chapter shows in BY_HAND"
     shown = [definitions[name.id] for name in listed.elts if isinstance(name, ast.Name)]
     return "\n\n\n".join("\n".join(lines[first_line(node) - 1 : node.end_lineno]) for node in shown)
 
 
-def assigned(node: ast.stmt) -> str | None:
-    """Return the name that a statement assigns to, if it is one plain name."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-        return node.targets[0].id
-    return None
+def assigned(node: ast.stmt, name: str) -> ast.expr | None:
+    """Return what a statement assigns to a name, None if it does something else."""
+    if not isinstance(node, ast.Assign):
+        return None
+    named = any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    return node.value if named else None
 
 
 def first_line(node: ast.FunctionDef | ast.ClassDef) -> int:

@@ -13,8 +13,7 @@ MB = 10**6
 
 def state_gb(scenario: Scenario, zero: int = 3) -> float:
     """Model state that a rank holds under a ZeRO stage, in GB."""
-    state = zero_states(scenario.model, scenario.recipe, scenario.layout.shard_ranks)[zero]
-    return (sum(state.copied.values()) + sum(state.shared.values())) / GB
+    return zero_states(scenario.model, scenario.recipe, scenario.layout.shard_ranks)[zero].total_bytes / GB
 
 
 def work_state(s: Scenario) -> str:

@@ -1,0 +1,64 @@
+"""The same calls from a terminal.
+
+`--json` prints one JSON object on standard output and nothing else. What the caller did wrong ends with
+status 2 and one line on standard error, and so does a failed rank. Heavy imports happen inside commands.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from playbook.cli import collective, demo, describe, doctor, lab, pipeline, predict, run
+
+app = typer.Typer(
+    name="playbook",
+    help="A lab bench for LLM parallelism: predict a strategy, run it on real ranks, see the difference.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for group in (describe, predict, pipeline, collective, run, demo, doctor, lab):
+    group.register(app)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its status."""
+    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command and return its status: 0, 1 if a check failed, 2 if the caller must change something."""
+    try:
+        return int(app(list(arguments), standalone_mode=False, prog_name="playbook") or 0)
+    except KeyboardInterrupt:
+        return complain("interrupted", status=130)
+    except Exception as error:
+        line = expected(error)
+        if line is None:
+            raise
+        return complain(line)
+
+
+def expected(error: Exception) -> str | None:
+    """Return the line for an error that the caller can mend, None for a fault of ours."""
+    if hasattr(error, "format_message"):  # the option parser's own errors
+        text = error.format_message()  # pyright: ignore[reportAttributeAccessIssue]
+        return f"{text} Commands are {', '.join(commands())}." if text.startswith("No such command") else text
+    # The runtime's errors are known by name: importing them is no reason to load torch.
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, ValueError | TypeError | OSError) or names & {"RankFailed", "JobCancelled"}:
+        return str(error) or type(error).__name__
+    return None
+
+
+def commands() -> list[str]:
+    """Return the names of the commands."""
+    return [info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands]
+
+
+def complain(text: str, status: int = 2) -> int:
+    """Print the first line of a text on standard error."""
+    print(f"playbook: {text.strip().splitlines()[0]}", file=sys.stderr)
+    return status

@@ -1,0 +1,146 @@
+"""Options that commands share: every field of Workload and Layout has one of the same name."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+from playbook.spec import Cluster, Layout, Lora, Scenario, Workload, cluster, model, smallest_cluster
+from playbook.spec.rules import whole
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+ModelName = Annotated[str, typer.Option(help="Preset, or path of a Hugging Face config.json.")]
+
+SCENARIO = {
+    "model": "Preset, or path of a Hugging Face config.json.",
+    "framework": "Whose accounting: textbook, torch, transformers.",
+    "gpu": "GPU of the default cluster, the fewest 8-GPU nodes that hold the world.",
+    "cluster": "Cluster preset, or NODESxGPUS-GPU; instead of --gpu.",
+    "rank": "Rank to look at; the one with the highest peak if left out.",
+}
+WORKLOAD = {
+    "sequence": "Tokens a sequence.",
+    "micro_batch": "Sequences per replica and forward.",
+    "global_batch": "Sequences per optimizer step over all replicas; dp x micro_batch x pp if left out.",
+    "recipe": "Numeric recipe, such as bf16-fp32master.",
+    "recompute": "none, selective or full.",
+    "attention": "flash or math.",
+    "loss": "eager, chunked or parallel.",
+    "optimizer_kernel": "fused, foreach or for-loop.",
+    "offload": "none, cpu or nvme.",
+    "lora": "Adapters, as RANK or RANK:TARGET,TARGET.",
+    "kernels": "Whose kernels save tensors: cuda or cpu.",
+    "gradient_sync": "Reduce gradients after every micro-batch, or the last.",
+}
+LAYOUT = {
+    "dp": "Data parallel degree (context parallel ranks left out).",
+    "tp": "Tensor parallel degree.",
+    "pp": "Pipeline parallel degree.",
+    "cp": "Context parallel degree.",
+    "ep": "Expert parallel degree.",
+    "zero": "ZeRO stage, 0 to 3.",
+    "sequence_parallel": "Split the norms' activations among TP ranks.",
+    "schedule": "Pipeline schedule.",
+    "chunks": "Model chunks a pipeline rank holds.",
+    "dp_replicate": "Replicas among the dp ranks (HSDP).",
+    "ep_rule": "folded or independent.",
+    "etp": "Tensor parallel degree inside an expert.",
+    "reshard": "Free gathered parameters after forward.",
+    "stage_layers": "Layers of each stage, as 21,20,20,19.",
+    "cp_method": "ring, all-gather or ulysses.",
+    "cp_split": "contiguous or zigzag.",
+    "routing": "dropless or capacity.",
+}
+
+
+def with_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a scenario; it is called with the `Scenario`, `rank` and `as_json`."""
+
+    def call(**given: Any) -> Any:
+        as_json, rank = given.pop("json"), given.pop("rank")
+        return command(build_scenario(given), rank=rank, as_json=as_json)
+
+    parameters = [
+        _parameter("model", str, inspect.Parameter.empty, SCENARIO["model"]),
+        *_fields(Workload, WORKLOAD),
+        *_fields(Layout, LAYOUT),
+        _parameter("framework", str, "textbook", SCENARIO["framework"]),
+        _parameter("gpu", str | None, None, SCENARIO["gpu"]),
+        _parameter("cluster", str | None, None, SCENARIO["cluster"]),
+        _parameter("rank", int | None, None, SCENARIO["rank"]),
+        inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+    ]
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    call.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _fields(kind: type, helps: dict[str, str]) -> list[inspect.Parameter]:
+    made = []
+    for field in fields(kind):
+        default = field.default
+        plain = type(default) if isinstance(default, bool | int | str) else None
+        whole_number = field.name in ("global_batch", "chunks")
+        made.append(
+            _parameter(
+                field.name, plain or ((int if whole_number else str) | None), default, helps[field.name]
+            )
+        )
+    return made
+
+
+def _parameter(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
+    words = name.replace("_", "-")
+    names = f"--{words}/--no-{words}" if kind is bool else f"--{words}"
+    annotation = Annotated[kind, typer.Option(names, help=text)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def build_scenario(given: dict[str, Any]) -> Scenario:
+    """Make a scenario from the values of its options."""
+    layout = Layout(**{**_pick(given, LAYOUT), "stage_layers": read_stage_layers(given["stage_layers"])})
+    workload = Workload(**{**_pick(given, WORKLOAD), "lora": read_lora(given["lora"])})
+    machines = pick_cluster(given["cluster"], given["gpu"], layout.world)
+    return Scenario(model(given["model"]), workload, layout, machines, framework=given["framework"])
+
+
+def _pick(given: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {name: given[name] for name in names}
+
+
+def pick_cluster(name: str | None, gpu: str | None, world: int) -> Cluster:
+    """Return the cluster of `--cluster`, or the smallest one of `--gpu`; both at once must agree."""
+    if name is None:
+        return smallest_cluster(world, gpu or "h100")
+    found = cluster(name)
+    if gpu is not None and gpu.lower() != found.gpu.name:
+        raise ValueError(
+            f"--gpu {gpu} but cluster {name} has {found.gpu.name}; give one of --gpu and --cluster"
+        )
+    return found
+
+
+def read_stage_layers(text: str | None) -> tuple[int, ...] | None:
+    """Read `--stage-layers 2,2,1,1`."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"stage_layers={text!r} must be whole numbers with commas, such as 2,2,1,1"
+        ) from None
+
+
+def read_lora(text: str | None) -> Lora | None:
+    """Read `--lora 8` or `--lora 8:q_proj,v_proj`."""
+    if text is None:
+        return None
+    rank, _, targets = text.partition(":")
+    if not rank.isdigit():
+        raise ValueError(f"lora={text!r} must be a rank, or RANK:TARGET,TARGET such as 8:q_proj,v_proj")
+    number = whole("lora rank", int(rank))
+    return Lora(rank=number, targets=tuple(targets.split(","))) if targets else Lora(rank=number)
