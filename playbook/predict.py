@@ -5,8 +5,9 @@ from playbook.program.step import Program
 from playbook.program.traffic import Traffic
 from playbook.spec import Scenario
 from playbook.stages import program_of
+from playbook.zero_states import ZeroState, zero_states
 
-__all__ = ["TrainingMemory", "program", "traffic", "training_memory"]
+__all__ = ["TrainingMemory", "ZeroState", "program", "traffic", "training_memory", "zero_states"]
 
 
 def program(s: Scenario, rank: int = 0) -> Program:

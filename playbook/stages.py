@@ -15,10 +15,18 @@ from playbook.program.summary import RankMemory, rank_memory
 from playbook.spec import Scenario
 from playbook.strategies import plans
 from playbook.strategies.pp.plan import keep_input, receive_block, runs, send_block
+from playbook.unbuilt import refuse_unbuilt
 
 
 def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:
-    """What passes may read of a scenario, as seen by a rank."""
+    """What passes may read of a scenario, as seen by a rank.
+
+    Raises
+    ------
+    ValueError
+        If the scenario asks for what no program models yet, or its framework does not do.
+    """
+    refuse_unbuilt(s)
     layout, workload = s.layout, s.workload
     return Context(
         policy=policy(s.framework),

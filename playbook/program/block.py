@@ -191,6 +191,8 @@ class Junction:
         must be whole.
     again
         Row of backward that needs the whole input once more (the first weight gradient).
+    gathers
+        Whether the output is gathered, not added: a column-split product whose result must be whole (logits).
     bytes
         Bytes of the whole tensor that travels.
     """
@@ -200,6 +202,7 @@ class Junction:
     input_rows: tuple[str, str] | None = None
     output_rows: tuple[str, str | None] | None = None
     again: str | None = None
+    gathers: bool = False
     bytes: Size = 0
 
 
@@ -221,6 +224,9 @@ class Block:
         Its parameters.
     junctions
         Its tensor-parallel parts.
+    loss
+        First row of forward and last row of backward of a loss that is worked out outside the model's own
+        forward; None where the model works it out.
     passes
         The passes that have rewritten it.
     """
@@ -233,6 +239,7 @@ class Block:
     tensors: tuple[Tensor, ...] = ()
     weights: tuple[Weight, ...] = ()
     junctions: tuple[Junction, ...] = ()
+    loss: tuple[str, str] | None = None
     passes: frozenset[str] = frozenset()
 
     def segment(self, letter: str) -> tuple[Op, ...]:

@@ -1,8 +1,8 @@
 """Operation ids: `m{microbatch}/{phase}/{owner}/{op}[@axis]#{k}`, the key that every source shares.
 
 A predicted, traced or measured operation has the same id, so comparison is a join. An id is hierarchical:
-without `op` it names a module (`m0/F/layers.3`) or a pipeline action (`m2/B/stage1`), the sum of what lies below
-it. Row numbers, times and ranks never enter an id.
+without `op` it names a module (`m0/F/layers.3`) or a pipeline action (`m2/B/stage1`), the sum of what lies
+below it. Row numbers, times and ranks never enter an id.
 """
 
 import re
@@ -45,8 +45,8 @@ SKIPPED_OPERATIONS = frozenset(
         *("wait_tensor", "_wrap_tensor_autograd", "barrier"),
     )
 )
-"""Views, empty and constant tensors, plain copies (accumulation among them) and bookkeeping: more than half of what
-real code runs, and no program names them. A join counts neither side's."""
+"""Views, empty and constant tensors, plain copies (accumulation among them) and bookkeeping: more than half
+of what real code runs, and no program names them. A join counts neither side's."""
 
 _TEXT = re.compile(
     r"m(?P<microbatch>-?\d+)/(?P<phase>[FRBIWO])/(?P<owner>[^/]*)"

@@ -93,6 +93,13 @@ class Traffic:
         return float(self.wire.sum())
 
     @property
+    def by_collective(self) -> dict[str, int]:
+        """Payload bytes by `collective@axis`."""
+        codes, payload = self.program.rows.op[self.index], self.payload
+        names = (self.program.ops[code] for code in np.unique(codes))
+        return {name: int(payload[codes == self.program.ops.index(name)].sum()) for name in names}
+
+    @property
     def table(self) -> "DataFrame":
         """The traffic table, one row an operation."""
         program, rows = self.program, self.program.rows

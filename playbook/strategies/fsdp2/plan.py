@@ -12,7 +12,7 @@ unit's gradients are complete.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from playbook.program.block import END, LAST, START, At, Block, Op, Size, Tensor, When, rows
+from playbook.program.block import END, FIRST, LAST, START, At, Block, Op, Size, Tensor, When, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import flat_numel, shard_numel, state, unit
@@ -21,6 +21,7 @@ from playbook.spec import Layout
 GATHER = "/all_gather@dp#0"
 COPY_OUT = "/split_with_sizes_copy#0"
 FREE = "/resize_#0"
+ADD = "/add_#0"
 COPY_IN = "/chunk_cat#0"
 REDUCE = "/reduce_scatter@dp#0"
 
@@ -67,28 +68,43 @@ def with_forward(block: Block, ctx: Context) -> Block:
         opening = (gather("F", size, when), mark("F", COPY_OUT, when))
     closing = (mark("F", FREE),) if block.layered or root_ends else ()
     tensors = forward_tensors(block, ctx) if weights and ctx.policy.buffers else ()
-    forward = rows((*opening, *block.forward, *closing))
+    module, loss = cut(block, "F")
+    forward = rows((*opening, *module, *closing, *loss))
     return replace(block, forward=forward, tensors=(*block.tensors, *tensors))
+
+
+def cut(block: Block, segment: str) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """Cut a segment where the loss begins in forward, or ends in backward, if it stands outside the model."""
+    ops = block.segment(segment)
+    names = [op.name for op in ops]
+    if block.loss is None:
+        place = len(ops) if segment == "F" else 0
+    else:
+        place = names.index(block.loss[0]) if segment == "F" else names.index(block.loss[1]) + 1
+    return ops[:place], ops[place:]
 
 
 def forward_tensors(block: Block, ctx: Context) -> Iterable[Tensor]:
     """The flat buffer and the gathered parameters of forward."""
     size = ctx.recipe.compute_bytes * flat_numel(unit(block, ctx), ctx)
     when: When = "first" if kept(ctx) else "every"
-    next_gather = At("F", GATHER, 1, otherwise=END)
-    yield Tensor(
-        name="flat",
-        term="communication_buffers",
-        bytes=size,
-        birth=At("F", GATHER),
-        fwd_end=next_gather,
-        when=when,
-    )
+    flat = Tensor(name="flat", term="communication_buffers", bytes=size, birth=At("F", GATHER), when=when)
+    yield replace(flat, fwd_end=At("F", GATHER, 1, otherwise=FREE if ctx.root else END))
+    yield from cast_shard(block, ctx, At("F", GATHER), when)
     gathered = Tensor(name="gathered", term="unsharded", bytes=size, birth=At("F", COPY_OUT))
     if ctx.reshard:
         yield replace(gathered, fwd_end=At("F", FREE, 0 if block.layered else LAST))
     else:
         yield replace(gathered, bwd_end=At("B", FREE), when="step" if kept(ctx) else "every")
+
+
+def cast_shard(block: Block, ctx: Context, gather: At, when: When) -> Iterable[Tensor]:
+    """The rank's own shard in the dtype of computation, where that is another than the parameters'."""
+    recipe = ctx.recipe
+    if recipe.compute_bytes != recipe.parameter_bytes:
+        size = recipe.compute_bytes * shard_numel(unit(block, ctx), ctx)
+        cast = Tensor(name="cast shard", term="communication_buffers", bytes=size, birth=gather, when=when)
+        yield replace(cast, fwd_end=gather) if gather.segment == "F" else replace(cast, bwd_end=gather)
 
 
 def with_backward(block: Block, ctx: Context) -> Block:
@@ -104,12 +120,14 @@ def with_backward(block: Block, ctx: Context) -> Block:
         return block
     else:
         opening = (gather("B", size, "every"), mark("B", COPY_OUT))
-    backward = rows((*opening, *block.backward))
+    loss, module = cut(block, "B")
+    backward = rows((*loss, *opening, *module))
     if not ctx.policy.buffers:
         return replace(block, backward=backward)
     flat = Tensor(name="flat again", term="communication_buffers", bytes=size, birth=At("B", GATHER))
     gathered = Tensor(name="gathered again", term="unsharded", bytes=size, birth=At("B", COPY_OUT))
     tensors = (
+        *cast_shard(block, ctx, At("B", GATHER), "every"),
         replace(flat, bwd_end=At("B", COPY_OUT)),
         replace(gathered, bwd_end=At("B", FREE, 0 if block.layered else "first")),
     )
@@ -125,7 +143,8 @@ def with_gradients(block: Block, ctx: Context) -> Block:
     when: When = "last" if late(ctx) else "every"
     size = ctx.recipe.reduce_bytes * flat_numel(weights, ctx)
     reduce = Op(owner="", op="reduce_scatter", phase="B", axis="dp", payload=size, stream="reduce")
-    closing = (mark("B", FREE), mark("B", COPY_IN, when), replace(reduce, when=when, name=REDUCE))
+    adding = (mark("B", ADD),) if late(ctx) else ()
+    closing = (*adding, mark("B", FREE), mark("B", COPY_IN, when), replace(reduce, when=when, name=REDUCE))
     if ctx.policy.buffers:
         tensors = (*tensors, *reduction_tensors(block, ctx, size, when))
     return replace(block, backward=rows((*block.backward, *closing)), tensors=(*block.tensors, *tensors))
@@ -137,30 +156,33 @@ def late(ctx: Context) -> bool:
 
 
 def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
-    """Whole gradients of a block's own weights, until the reduction has copied them in."""
+    """Whole gradients of a block's own weights, until the reduction has copied them in.
+
+    Where they are reduced late they add up: in the gradients of the first micro-batch, or in copies of the
+    dtype of reduction if that is another.
+    """
     recipe = ctx.recipe
-    end = At("B", COPY_IN, 0 if block.layered else "first")
+    end = At("B", COPY_IN, 0 if block.layered else FIRST)
+    cast = recipe.reduce_bytes != recipe.compute_bytes
     for weight in block.weights:
-        born = weight.born or weight.ready
+        size = recipe.compute_bytes * weight.numel
         new = Tensor(
-            name=f"{weight.name} gradient",
-            term="gradients",
-            bytes=recipe.compute_bytes * weight.numel,
-            birth=born,
+            name=f"{weight.name} gradient", term="gradients", bytes=size, birth=weight.born or weight.ready
         )
         if not late(ctx):
             yield replace(new, bwd_end=end)
-            continue
-        yield replace(new, bwd_end=end._replace(row=FREE))
-        size = max(recipe.reduce_bytes, recipe.compute_bytes) * weight.numel
-        yield Tensor(
-            name=f"{weight.name} sum",
-            term="gradients",
-            bytes=size,
-            birth=end._replace(row=FREE),
-            bwd_end=end,
-            when="step",
-        )
+        elif cast:
+            added = Tensor(
+                name=f"{weight.name} sum",
+                term="gradients",
+                bytes=recipe.reduce_bytes * weight.numel,
+                birth=end._replace(row=FREE),
+            )
+            yield replace(new, bwd_end=end._replace(row=ADD))
+            yield replace(added, bwd_end=end, when="step")
+        else:
+            yield replace(new, bwd_end=end, when="step")
+            yield replace(new, name=f"{weight.name} new gradient", bwd_end=weight.ready, when="later")
 
 
 def reduction_tensors(block: Block, ctx: Context, size: Size, when: When) -> Iterable[Tensor]:

@@ -82,57 +82,44 @@ def split_weight(weight: Weight, ctx: Context, splits: bool) -> Weight:
 def join(block: Block, junction: Junction, ctx: Context) -> Block:
     """Insert the collectives at the input and output of one tensor-parallel part."""
     gather, reduce = ("all_gather", "reduce_scatter") if ctx.sequence_parallel else (None, "all_reduce")
+    insertions: list[tuple[str, str | None, str | None, str, bool]] = []
     if junction.input_rows and junction.enter is not None:
         first, last = junction.input_rows
-        block = put(block, "F", junction.enter, gather, junction, before=first)
+        insertions.append(("F", junction.enter, gather, first, True))
         if junction.again and not ctx.policy.saves_gathered:
-            block = put(block, "B", junction.enter, gather, junction, before=junction.again)
-        block = put(block, "B", junction.enter, reduce, junction, after=last)
+            insertions.append(("B", junction.enter, gather, junction.again, True))
+        insertions.append(("B", junction.enter, reduce, last, False))
     if junction.output_rows and junction.leave is not None:
         last, first_back = junction.output_rows
-        block = put(block, "F", junction.leave, reduce, junction, after=last)
+        insertions.append(("F", junction.leave, "all_gather" if junction.gathers else reduce, last, False))
         if first_back is not None:
-            block = put(block, "B", junction.leave, gather, junction, before=first_back)
+            insertions.append(("B", junction.leave, gather, first_back, True))
+    for segment, owner, name, anchor, before in insertions:
+        if name is not None:
+            op = Op(owner=owner or "", op=name, phase=segment, axis="tp", payload=junction.bytes)
+            block = put(block, op, anchor, before, ctx.policy.stops_early)
     return block
 
 
-def put(
-    block: Block,
-    segment: str,
-    owner: str,
-    name: str | None,
-    junction: Junction,
-    before: str | None = None,
-    after: str | None = None,
-) -> Block:
-    """Insert one collective; into the second forward too, where recompute has copied its neighbour."""
-    if name is None:
+def put(block: Block, op: Op, anchor: str, before: bool, stops_early: bool) -> Block:
+    """Insert one collective before or behind a row; in the second forward too, where recompute has copied
+    that."""
+    if op.phase == "B":
+        return replace(block, backward=beside(block.backward, op, anchor, before))
+    block = replace(block, forward=beside(block.forward, op, anchor, before))
+    copies = [row.name for row in block.backward if row.name.startswith(AGAIN)]
+    behind_the_end = stops_early and not before and copies[-1:] == [AGAIN + anchor]
+    if AGAIN + anchor not in copies or behind_the_end:
         return block
-    op = Op(owner=owner, op=name, phase=segment, axis="tp", payload=junction.bytes, stream="compute")
-    ops = block.forward if segment == "F" else block.backward
-    op = replace(op, name=free_name(ops, op))
-    ops = insert(ops, op, before=before, after=after)
-    if segment == "B":
-        return replace(block, backward=ops)
-    block = replace(block, forward=ops)
-    anchor = AGAIN + (before or after or "")
-    names = [row.name for row in block.backward]
-    if anchor not in names or (after is not None and anchor == last_again(names)):
-        return block
-    again = replace(op, phase="R", name=AGAIN + op.name)
-    backward = insert(block.backward, again, before=before and anchor, after=after and anchor)
-    return replace(block, backward=backward)
+    again = replace(op, phase="R")
+    return replace(block, backward=beside(block.backward, again, AGAIN + anchor, before))
 
 
-def last_again(names: list[str]) -> str:
-    """Last row that backward computes again."""
-    return [name for name in names if name.startswith(AGAIN)][-1]
-
-
-def free_name(ops: tuple[Op, ...], op: Op) -> str:
-    """The next name of an owner's collective among rows that are named already."""
-    stem = f"{op.owner}/{op.label}#"
-    return f"{stem}{sum(row.name.startswith(stem) for row in ops)}"
+def beside(ops: tuple[Op, ...], op: Op, anchor: str, before: bool) -> tuple[Op, ...]:
+    """Put a row before or behind a named one, under the next free name of its owner and operation."""
+    stem = f"{AGAIN if op.phase == 'R' else ''}{op.owner}/{op.label}#"
+    named = replace(op, name=f"{stem}{sum(row.name.startswith(stem) for row in ops)}")
+    return insert(ops, named, before=anchor) if before else insert(ops, named, after=anchor)
 
 
 def layout(ranks: int, **levers: object) -> Layout:

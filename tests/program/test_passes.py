@@ -1,0 +1,136 @@
+"""Contracts that every pass keeps, and the order in which they may follow each other."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from playbook.frameworks import policies, policy
+from playbook.program.passes import ORDER, enter
+from playbook.program.policy import Context, Sizes
+from playbook.program.recompute import recompute
+from playbook.spec import Layout, Model, Scenario, Workload, cluster, recipe
+from playbook.stages import program_of
+from playbook.strategies import plan, plans
+
+SMALL = Model(
+    name="small",
+    family="llama",
+    layers=2,
+    hidden=64,
+    heads=4,
+    kv_heads=2,
+    head_dim=16,
+    ffn=96,
+    vocabulary=128,
+    max_sequence=64,
+)
+
+
+def layer_of(framework="textbook", **context):
+    sizes = Sizes.of(SMALL, Workload(sequence=32), recipe("bf16-fp32master"))
+    ctx = Context(policy=policy(framework), recipe=recipe("bf16-fp32master"), kv_heads=2, **context)
+    return ctx.policy.layer(sizes), ctx
+
+
+@pytest.mark.parametrize("stops_early", [True, False])
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_tensor_pass_and_full_recompute_commute(stops_early, sequence_parallel):
+    block, ctx = layer_of(tp=2, sequence_parallel=sequence_parallel)
+    ctx = replace(ctx, policy=replace(ctx.policy, stops_early=stops_early))
+    split = plan("tp").rewrite
+    one = recompute(split((block,), ctx), "full", stops_early)
+    other = split(recompute((block,), "full", stops_early), ctx)
+    assert one == other
+
+
+@pytest.mark.parametrize("data", ["ddp", "zero1", "zero2", "fsdp2"])
+def test_recompute_after_sharding_is_refused(data):
+    block, ctx = layer_of(dp=2)
+    sharded = plan(data).rewrite((block,), ctx)
+    with pytest.raises(ValueError, match="the recompute pass came after the data pass"):
+        recompute(sharded, "full", True)
+
+
+@pytest.mark.parametrize("data", ["ddp", "zero1", "zero2", "fsdp2"])
+def test_tensor_pass_after_sharding_is_refused(data):
+    block, ctx = layer_of(dp=2, tp=2)
+    sharded = plan(data).rewrite((block,), ctx)
+    with pytest.raises(ValueError, match="the order is tensor, recompute, data"):
+        plan("tp").rewrite(sharded, ctx)
+
+
+def test_a_pass_is_applied_once():
+    block, _ = layer_of()
+    with pytest.raises(ValueError, match="already; apply it once"):
+        enter(enter(block, "tensor"), "tensor")
+
+
+def test_every_plan_has_a_place_in_the_order():
+    assert {entry.step for entry in plans().values()} <= {*ORDER, "pipeline"}
+
+
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "dp": st.sampled_from([1, 2, 3]),
+        "tp": st.sampled_from([1, 2]),
+        "pp": st.sampled_from([1, 2]),
+        "zero": st.sampled_from([0, 1, 2, 3]),
+        "reshard": st.booleans(),
+    }
+)
+WORK = st.fixed_dictionaries(
+    {
+        "recompute": st.sampled_from(["none", "full"]),
+        "gradient_sync": st.sampled_from(["every", "last"]),
+        "optimizer_kernel": st.sampled_from(["fused", "foreach", "for-loop"]),
+    }
+)
+
+
+def scenario_of(framework, layout, work, microbatches):
+    shape = Layout(**layout)
+    batch = shape.dp * microbatches
+    return Scenario(
+        SMALL,
+        Workload(sequence=32, global_batch=batch, **work),
+        shape,
+        cluster("laptop"),
+        framework=framework,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(policies())), LAYOUTS, WORK, st.integers(1, 3))
+def test_births_precede_deaths_and_the_step_leaves_nothing_behind(framework, layout, work, microbatches):
+    s = scenario_of(framework, layout, work, microbatches)
+    try:
+        program = program_of(s, s.layout.rank(pp=s.layout.pp - 1))
+    except ValueError as refused:
+        assert "use" in str(refused)
+        return
+    held, end = program.held, len(program)
+    assert (held.birth <= held.death).all()
+    state = held.death >= end
+    assert (held.birth[state] == 0).all()
+    after = program.memory().left_after(end - 1)
+    assert after == held.bytes[state].sum()
+
+
+@settings(max_examples=30, deadline=None)
+@given(LAYOUTS, WORK, st.integers(1, 2))
+def test_flops_of_all_ranks_are_those_of_one_process(layout, work, microbatches):
+    s = scenario_of("textbook", layout, work, microbatches)
+    one = scenario_of("textbook", {"dp": 1}, work, s.layout.dp * microbatches)
+    total = (
+        s.layout.dp
+        * s.layout.tp
+        * sum(program_of(s, s.layout.rank(pp=stage)).flops for stage in range(s.layout.pp))
+    )
+    assert total == program_of(one).flops
+
+
+def test_an_uneven_degree_is_refused_in_words():
+    with pytest.raises(ValueError, match="sequence"):
+        Scenario(SMALL, Workload(sequence=31), Layout(tp=2, sequence_parallel=True), cluster("laptop"))
