@@ -183,8 +183,8 @@ def ready(z: Sizes) -> dict[str, str]:
 def attention_junction(z: Sizes) -> Junction:
     """Attention as a tensor-parallel part: split by heads."""
     return Junction(
-        enter="self_attn",
-        leave="self_attn.o_proj",
+        enter="",
+        leave="",
         input_rows=("self_attn.q_proj/mm#0", "self_attn.q_proj/mm#1"),
         output_rows=("self_attn.o_proj/mm#0", "self_attn.o_proj/mm#0"),
         again="self_attn.v_proj/mm#0",
@@ -196,8 +196,8 @@ def feed_forward_junction(z: Sizes) -> Junction:
     """The feed-forward part as a tensor-parallel part: split by its features."""
     first, last = ("gate_proj", "gate_proj") if z.model.gated else ("up_proj", "up_proj")
     return Junction(
-        enter="mlp",
-        leave="mlp.down_proj",
+        enter="",
+        leave="",
         input_rows=(f"mlp.{first}/mm#0", f"mlp.{last}/mm#1"),
         output_rows=("mlp.down_proj/mm#0", "mlp.down_proj/mm#0"),
         again="mlp.up_proj/mm#0",

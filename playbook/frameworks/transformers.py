@@ -32,10 +32,12 @@ LOSS_ROWS = ("_log_softmax", "nll_loss_forward")
 def layer(z: Sizes) -> Block:
     """One layer."""
     stream = z.value * z.T * z.h
-    first = norm(
-        z, "input_layernorm", "self_attn.v_proj/mm#0", "self_attn.q_proj/mm#1", "self_attn.v_proj/mm#0"
+    value, up = (
+        f"{name}/{'addmm' if bias else 'mm'}#0"
+        for name, bias in (("self_attn.v_proj", z.model.qkv_bias), ("mlp.up_proj", z.model.mlp_bias))
     )
-    second = norm(z, "post_attention_layernorm", "mlp.up_proj/mm#0", "mlp.gate_proj/mm#1", "mlp.up_proj/mm#0")
+    first = norm(z, "input_layernorm", value, "self_attn.q_proj/mm#1", "self_attn.v_proj/mm#0")
+    second = norm(z, "post_attention_layernorm", up, "mlp.gate_proj/mm#1", "mlp.up_proj/mm#0")
     heads, feed = attention(z), feed_forward(z)
     last = first.backward[-1]
     own = Piece(

@@ -57,7 +57,7 @@ class Op:
     Parameters
     ----------
     owner
-        Module path, relative to the layer in a layer's block.
+        Module path, relative to the layer in a layer's block unless `absolute`.
     op
         Name without namespace, as ids use it.
     phase
@@ -92,6 +92,7 @@ class Op:
     when: When = "every"
     issue: At | None = None
     group: str = ""
+    absolute: bool = False
 
     @property
     def label(self) -> str:

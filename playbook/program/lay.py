@@ -192,10 +192,11 @@ class _Segment:
         take = np.repeat(offsets[hosts], lengths) + within
         block = np.repeat(self.order, lengths) + columns.pop("step")[take]
         laid = {name: column[take] for name, column in columns.items()}
-        laid["layer"] = self.stage.layers[block] if len(block) else _NONE
+        absolute = laid.pop("absolute").astype(bool)
+        laid["layer"] = np.where(absolute, -1, self.stage.layers[block]) if len(block) else _NONE
         if self.letter == "O":
             lead = self._columns([(STEP, 0)])
-            lead.pop("step")
+            del lead["step"], lead["absolute"]
             lead["layer"] = np.array([-1])
             laid = {name: np.concatenate((lead[name], column)) for name, column in laid.items()}
         return Rows.of(laid)
@@ -218,6 +219,7 @@ class _Segment:
             "when": ints(lambda op: WHEN.index(op.when)),
             "flops": ints(lambda op: number(op.flops)).astype(np.float64),
             "payload": ints(lambda op: number(op.payload)),
+            "absolute": ints(lambda op: op.absolute),
             "step": np.array([step for _, step in flat], dtype=np.int64),
         }
 

@@ -135,6 +135,9 @@ class Policy:
         Whether a column-split product saves its whole input under sequence parallelism, or its shard.
     vocabulary_parallel
         Whether tensor parallelism splits the embedding and the head.
+    dtensor
+        Whether tensor parallelism goes by DTensor: collectives give out new tensors, and the gradient of a
+        weight that saw a part of the tokens is summed when it is next used.
     bucket_bytes
         Size limits of gradient buckets, the first and the others; None reduces unit by unit.
     pads_rows
@@ -160,6 +163,7 @@ class Policy:
     stops_early: bool = True
     saves_gathered: bool = True
     vocabulary_parallel: bool = False
+    dtensor: bool = False
     bucket_bytes: tuple[int, int] | None = None
     pads_rows: bool = True
     keeps_boundaries: bool = True

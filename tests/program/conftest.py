@@ -27,7 +27,7 @@ def scenario(small):
     """Make a scenario of the small model from fields of Layout and Workload."""
 
     def make(framework="textbook", model=small, **fields):
-        names = {name for name in Layout.__dataclass_fields__}
+        names = set(Layout.__dataclass_fields__)
         layout = Layout(**{name: value for name, value in fields.items() if name in names})
         given = {"sequence": 32, **{name: value for name, value in fields.items() if name not in names}}
         return Scenario(model, Workload(**given), layout, cluster("laptop"), framework=framework)

@@ -91,7 +91,8 @@ def reduce_buckets(blocks: Blocks, ctx: Context, limits: tuple[int, int]) -> Blo
     for place, (index, weight) in enumerate(order, start=1):
         filled += ctx.recipe.reduce_bytes * int_or_zero(weight.numel)
         if filled >= limit or place == len(order):
-            op = replace(all_reduce(f"bucket{number}", filled, ctx), name=f"bucket{number}/all_reduce@dp#0")
+            op = all_reduce(f"bucket{number}", filled, ctx)
+            op = replace(op, absolute=True, name=f"{op.owner}/all_reduce@dp#0")
             host = result[index]
             result[index] = replace(host, backward=insert(host.backward, op, after=weight.ready.row))
             filled, limit, number = 0, limits[1], number + 1

@@ -12,7 +12,7 @@ unit's gradients are complete.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from playbook.program.block import END, FIRST, LAST, START, At, Block, Op, Size, Tensor, When, rows
+from playbook.program.block import END, FIRST, LAST, START, At, Block, Op, Size, Tensor, Weight, When, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import flat_numel, shard_numel, state, unit
@@ -90,7 +90,7 @@ def forward_tensors(block: Block, ctx: Context) -> Iterable[Tensor]:
     when: When = "first" if kept(ctx) else "every"
     flat = Tensor(name="flat", term="communication_buffers", bytes=size, birth=At("F", GATHER), when=when)
     yield replace(flat, fwd_end=At("F", GATHER, 1, otherwise=FREE if ctx.root else END))
-    yield from cast_shard(block, ctx, At("F", GATHER), when)
+    yield from cast_shard(unit(block, ctx), ctx, At("F", GATHER), when)
     gathered = Tensor(name="gathered", term="unsharded", bytes=size, birth=At("F", COPY_OUT))
     if ctx.reshard:
         yield replace(gathered, fwd_end=At("F", FREE, 0 if block.layered else LAST))
@@ -98,11 +98,11 @@ def forward_tensors(block: Block, ctx: Context) -> Iterable[Tensor]:
         yield replace(gathered, bwd_end=At("B", FREE), when="step" if kept(ctx) else "every")
 
 
-def cast_shard(block: Block, ctx: Context, gather: At, when: When) -> Iterable[Tensor]:
+def cast_shard(weights: tuple[Weight, ...], ctx: Context, gather: At, when: When) -> Iterable[Tensor]:
     """The rank's own shard in the dtype of computation, where that is another than the parameters'."""
     recipe = ctx.recipe
     if recipe.compute_bytes != recipe.parameter_bytes:
-        size = recipe.compute_bytes * shard_numel(unit(block, ctx), ctx)
+        size = recipe.compute_bytes * shard_numel(weights, ctx)
         cast = Tensor(name="cast shard", term="communication_buffers", bytes=size, birth=gather, when=when)
         yield replace(cast, fwd_end=gather) if gather.segment == "F" else replace(cast, bwd_end=gather)
 
@@ -127,7 +127,7 @@ def with_backward(block: Block, ctx: Context) -> Block:
     flat = Tensor(name="flat again", term="communication_buffers", bytes=size, birth=At("B", GATHER))
     gathered = Tensor(name="gathered again", term="unsharded", bytes=size, birth=At("B", COPY_OUT))
     tensors = (
-        *cast_shard(block, ctx, At("B", GATHER), "every"),
+        *cast_shard(weights, ctx, At("B", GATHER), "every"),
         replace(flat, bwd_end=At("B", COPY_OUT)),
         replace(gathered, bwd_end=At("B", FREE, 0 if block.layered else "first")),
     )

@@ -9,7 +9,7 @@ lies between the products (norms, residual stream) is split along the sequence. 
 
 from dataclasses import replace
 
-from playbook.program.block import Block, Junction, Op, Size, Tensor, Weight, insert
+from playbook.program.block import At, Block, Junction, Op, Segment, Size, Tensor, Weight, insert, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.recompute import AGAIN
@@ -38,7 +38,42 @@ def split_block(block: Block, ctx: Context) -> Block:
     )
     for junction in block.junctions if splits else ():
         block = join(block, junction, ctx)
-    return block
+    return with_dtensor(block, ctx) if ctx.policy.dtensor else block
+
+
+def with_dtensor(block: Block, ctx: Context) -> Block:
+    """Add what DTensor's collectives give out, and the sums of gradients that saw a part of the tokens."""
+    tensors = list(block.tensors)
+    for segment in ("F", "B"):
+        for op in block.segment(segment):
+            if op.axis == "tp":
+                tensors.append(copy_of(op, segment))
+    for junction in block.junctions:
+        if junction.gathers:
+            tensors.append(gathered_share(junction, ctx))
+    partial = [w for w in block.weights if w.tp_dim is None] if ctx.sequence_parallel else []
+    total = Op(owner="", absolute=True, op="all_reduce", phase="O", axis="tp")
+    sums = [replace(total, payload=ctx.recipe.gradient_bytes * weight.numel) for weight in partial]
+    return replace(block, tensors=tuple(tensors), optimizer=rows((*block.optimizer, *sums)))
+
+
+def copy_of(op: Op, segment: Segment) -> Tensor:
+    """The second tensor that is there while a collective runs: it does not work in place."""
+    at = At(segment, op.name)
+    tensor = Tensor(name=f"copy in {op.name}", term="temporary", bytes=op.payload, birth=at)
+    return replace(tensor, fwd_end=at) if segment == "F" else replace(tensor, bwd_end=at)
+
+
+def gathered_share(junction: Junction, ctx: Context) -> Tensor:
+    """One rank's share of an output that is gathered, until it is."""
+    assert junction.output_rows is not None
+    return Tensor(
+        name="share of the output",
+        term="temporary",
+        bytes=ctx.divide(junction.bytes, ctx.tp, "t"),
+        birth=At("F", junction.output_rows[0]),
+        fwd_end=At("F", f"{junction.leave}/all_gather@tp#{1 if ctx.sequence_parallel else 0}"),
+    )
 
 
 def parts(region: str, ctx: Context, splits: bool) -> int:
@@ -82,7 +117,7 @@ def split_weight(weight: Weight, ctx: Context, splits: bool) -> Weight:
 def join(block: Block, junction: Junction, ctx: Context) -> Block:
     """Insert the collectives at the input and output of one tensor-parallel part."""
     gather, reduce = ("all_gather", "reduce_scatter") if ctx.sequence_parallel else (None, "all_reduce")
-    insertions: list[tuple[str, str | None, str | None, str, bool]] = []
+    insertions: list[tuple[str, str, str | None, str, bool]] = []
     if junction.input_rows and junction.enter is not None:
         first, last = junction.input_rows
         insertions.append(("F", junction.enter, gather, first, True))
@@ -96,7 +131,7 @@ def join(block: Block, junction: Junction, ctx: Context) -> Block:
             insertions.append(("B", junction.leave, gather, first_back, True))
     for segment, owner, name, anchor, before in insertions:
         if name is not None:
-            op = Op(owner=owner or "", op=name, phase=segment, axis="tp", payload=junction.bytes)
+            op = Op(owner=owner, op=name, phase=segment, axis="tp", payload=junction.bytes)
             block = put(block, op, anchor, before, ctx.policy.stops_early)
     return block
 
