@@ -1,0 +1,48 @@
+import pytest
+
+import playbook as pb
+from playbook.spec import cluster
+from playbook.spec.workload import Lora
+
+
+def ask(framework="textbook", layout=None, **work):
+    s = pb.Scenario(
+        pb.model("toy-15m"),
+        pb.Workload(**work),
+        pb.Layout(**(layout or {})),
+        cluster("laptop"),
+        framework=framework,
+    )
+    return pb.training_memory(s)
+
+
+@pytest.mark.parametrize(
+    ("layout", "work", "words"),
+    [
+        ({"cp": 4}, {}, "cp=4: context parallelism is not built yet; use cp=1"),
+        ({"ep": 2, "dp": 2}, {}, "ep=2: expert parallelism is not built yet; use ep=1"),
+        ({"etp": 2, "dp": 2}, {}, "etp=2: .* is not built yet; use etp=1"),
+        (
+            {"dp": 4, "dp_replicate": 2},
+            {},
+            "dp_replicate=2: hybrid sharding is not built yet; use dp_replicate=1",
+        ),
+        ({}, {"offload": "cpu"}, "offload='cpu': offloading is not built yet; use offload='none'"),
+        ({}, {"lora": Lora(rank=8)}, "lora=.*: training adapters is not built yet; use lora=None"),
+        ({}, {"loss": "chunked"}, "loss='chunked': .* is not built yet; use loss='eager'"),
+        ({}, {"loss": "parallel"}, "loss='parallel': .* is not built yet; use loss='eager'"),
+    ],
+)
+def test_a_field_that_no_program_models_is_refused_by_name(layout, work, words):
+    with pytest.raises(ValueError, match=words):
+        ask(layout=layout, **work)
+
+
+def test_a_framework_without_a_policy_is_refused_with_those_that_have_one():
+    with pytest.raises(ValueError, match="framework='megatron' is not built yet; use one of textbook, torch"):
+        ask(framework="megatron")
+
+
+def test_a_schedule_that_splits_backward_is_refused():
+    with pytest.raises(ValueError, match="zb-h1"):
+        ask(layout={"pp": 2, "schedule": "zb-h1"})
