@@ -98,7 +98,7 @@ class Recorder(DispatchMode):
         if self.ledger is not None:
             self.ledger.before(event, name, place, args)
         result = func(*args, **(kwargs or {}))
-        allocated = self.ledger.after(result) if self.ledger is not None else 0
+        allocated = self.ledger.after(args, result) if self.ledger is not None else 0
         call = read_call(name, args, result, self.axes)
         if call is not None and self.ledger is not None and place is not None and place.aside:
             self._mark_reduced(call, args)
@@ -114,6 +114,8 @@ class Recorder(DispatchMode):
 
     def _left_out(self, name: str, place: Place, args: tuple) -> bool:
         """Whether no program names the operation; of the optimizer's, only the first stands for them all."""
+        if name.partition("::")[0] in SKIPPED_NAMESPACES:
+            return True
         if place.phase == "O":
             seen, self._optimizer_seen = self._optimizer_seen, True
             return seen
@@ -206,10 +208,10 @@ def skipped(name: str, args: tuple = ()) -> bool:
 
     So is a `cat` of parts of one tensor, as DTensor lays a gathered or scattered dim out.
     """
-    space, _, op = name.partition("::")
+    op = name.partition("::")[2]
     if op == "cat" and one_storage(args[0]):
         return True
-    return space in SKIPPED_NAMESPACES or op in SKIPPED_OPERATIONS
+    return op in SKIPPED_OPERATIONS
 
 
 def one_storage(tensors: Sequence[Tensor]) -> bool:

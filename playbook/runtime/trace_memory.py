@@ -20,6 +20,9 @@ from playbook.runtime.owners import Place
 BEFORE = -1
 """Birth of what was there before the step."""
 
+WAIT = "_c10d_functional::wait_tensor"
+"""On fake tensors it gives out a new one."""
+
 TAKES_GRADIENT = "aten::detach"
 """With this operation a node that accumulates gradients takes its first."""
 
@@ -50,9 +53,16 @@ class Holding:
 
 
 class Ledger:
-    """Keeps the holdings of a step."""
+    """Keeps the holdings of a step.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    block_bytes
+        The allocator hands out multiples of this: 512 on CUDA, 1 to count what tensors need.
+    """
+
+    def __init__(self, block_bytes: int = 1) -> None:
+        self.block_bytes = block_bytes
         self.holdings: list[Holding] = []
         self._live: dict[int, Holding] = {}
         self._watches: dict[int, weakref.ref] = {}
@@ -79,8 +89,11 @@ class Ledger:
         if held is not None and held.birth != BEFORE:
             held.term = term
 
-    def after(self, result: Any) -> int:
+    def after(self, args: tuple, result: Any) -> int:
         """Enter the storages that an operation made and return their bytes."""
+        if self._op == WAIT:
+            self._hand_on(args[0], result)
+            return 0
         return sum(self._admit(tensor, term=None, birth=self._event) for tensor in tensors_of(result))
 
     @contextmanager
@@ -110,6 +123,7 @@ class Ledger:
 
     def _open(self, key: int, size: int, *, term: str | None, birth: int, shape: tuple[int, ...]) -> int:
         if size:
+            size = -(-size // self.block_bytes) * self.block_bytes
             made = Holding(
                 size_bytes=size, birth=birth, term=term, shape=shape, op=self._op, place=self._place
             )
@@ -122,6 +136,14 @@ class Ledger:
         if held is not None:
             held.death = self._event
         return held
+
+    def _hand_on(self, given: Tensor, result: Tensor) -> None:
+        """Let a result stand for the tensor that was waited for: on real tensors they are one."""
+        old, new = (tensor.untyped_storage()._cdata for tensor in (given, result))
+        if old != new and old in self._live:
+            self._live[new] = self._live.pop(old)
+            storage = result.untyped_storage()
+            self._watches[new] = weakref.ref(storage, lambda _gone: self._died(new))
 
     def _died(self, key: int) -> None:
         self._watches.pop(key, None)

@@ -29,9 +29,10 @@ def term_of(holding: Holding, places: tuple[Place | None, ...]) -> str:
 
     Notes
     -----
-    A gradient is what a node that accumulates gradients took, or what FSDP's reduction gave out. What is born
-    in forward and lives to a backward was saved (activations), whatever the owner; the head's output and the
-    loss's tensors are logits; what dies in its own segment is temporary.
+    A gradient is what a node that accumulates gradients took, what FSDP's reduction gave out, or what FSDP
+    cast in order to add it up. What is born in forward and lives to a backward was saved (activations),
+    whatever the owner; the head's output and the loss's tensors are logits; what dies in its own segment is
+    temporary.
     """
     if holding.term is not None:
         return holding.term
@@ -41,7 +42,7 @@ def term_of(holding: Holding, places: tuple[Place | None, ...]) -> str:
     if place.phase == "O":
         return "temporary" if holding.death is not None else "optimizer"
     if place.aside:
-        return "communication_buffers"
+        return "gradients" if holding.op == "aten::_to_copy" else "communication_buffers"
     if _is_loss(holding, place):
         return "logits"
     if place.phase in ("F", "R") and _reaches_backward(holding, places):

@@ -1,0 +1,147 @@
+"""Blocks written as lines: each operation with what it makes and what it still holds, from which lifetimes
+follow.
+
+A tensor is born with the line that makes it. It dies with the last line of its segment that holds it, or
+with the last one of backward if any does: then forward saves it. An autograd node lets its saved tensors go
+at its end, so where a node has several lines the last of them holds what the node saved; and a line of
+forward also holds what a Python variable keeps to the end of its function.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from playbook.frameworks.parts import block_gradient, block_input, weights
+from playbook.program.block import At, Block, Junction, Op, Region, Size, Tensor, rows
+from playbook.spec import Parameter
+
+INPUT, GRADIENT = "input", "gradient"
+"""What a block is handed: the residual stream by the block before, its gradient by the block after."""
+
+
+class Made(NamedTuple):
+    """A tensor that a line makes: name, bytes before any pass, and what tensor parallelism leaves of it."""
+
+    name: str
+    bytes: Size
+    region: Region = "full"
+    term: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One operation.
+
+    Parameters
+    ----------
+    owner, op, flops, region
+        As for `Op`.
+    makes
+        Tensors that are born with it.
+    holds
+        Names of tensors that it reads, or that live until its end for another reason.
+    completes
+        Parameters whose gradient it makes.
+    """
+
+    owner: str
+    op: str
+    makes: tuple[Made, ...] = ()
+    holds: tuple[str, ...] = ()
+    flops: Size = 0
+    region: Region = "full"
+    completes: tuple[str, ...] = ()
+
+
+class Segment:
+    """Lines of forward or of backward with their rows."""
+
+    def __init__(self, phase: str, lines: Sequence[Line]) -> None:
+        self.letter = phase
+        self.lines = tuple(lines)
+        self.rows = rows(
+            Op(owner=line.owner, op=line.op, phase=phase, flops=line.flops, region=line.region)
+            for line in lines
+        )
+
+    def last_holder(self, name: str) -> At | None:
+        """Row of the last line that holds a tensor."""
+        found = [op.name for op, line in zip(self.rows, self.lines, strict=True) if name in line.holds]
+        return At(self.letter, found[-1]) if found else None  # type: ignore[arg-type]
+
+    def born(self) -> Iterable[tuple[At, Made]]:
+        """Every tensor that the lines make, with the row of its birth."""
+        for op, line in zip(self.rows, self.lines, strict=True):
+            for made in line.makes:
+                yield At(self.letter, op.name), made  # type: ignore[arg-type]
+
+    def completed(self) -> dict[str, str]:
+        """Row that completes the gradient of each parameter."""
+        pairs = zip(self.rows, self.lines, strict=True)
+        return {name: op.name for op, line in pairs for name in line.completes}
+
+
+def block(
+    name: str,
+    forward: Sequence[Line],
+    backward: Sequence[Line],
+    *,
+    stream: Size,
+    parameters: tuple[Parameter, ...],
+    junctions: tuple[Junction, ...] = (),
+    layered: bool = False,
+) -> Block:
+    """Make a block of its lines.
+
+    Parameters
+    ----------
+    stream
+        Bytes of the residual stream, which the block is handed and hands on.
+    parameters
+        Its weights; every one is completed by a line of backward.
+    """
+    ahead, back = Segment("F", forward), Segment("B", backward)
+    return Block(
+        name=name,
+        layered=layered,
+        forward=ahead.rows,
+        backward=back.rows,
+        tensors=(*handed(stream, ahead, back), *of_forward(ahead, back), *of_backward(back)),
+        weights=weights(parameters, back.completed()),
+        junctions=junctions,
+    )
+
+
+def handed(stream: Size, ahead: Segment, back: Segment) -> Iterable[Tensor]:
+    """What the neighbours hand in."""
+    last_use, release = ahead.last_holder(INPUT), back.last_holder(INPUT)
+    if last_use is not None:
+        given = block_input(stream, last_use.row, release.row if release else None)
+        yield given if release else replace(given, term="temporary")
+    returned = back.last_holder(GRADIENT)
+    if returned is not None:
+        yield block_gradient(stream, returned.row)
+
+
+def of_forward(ahead: Segment, back: Segment) -> Iterable[Tensor]:
+    """Tensors born in forward: saved if a line of backward holds them."""
+    for birth, made in ahead.born():
+        end, release = ahead.last_holder(made.name) or birth, back.last_holder(made.name)
+        term = made.term or ("activations" if release else "temporary")
+        tensor = Tensor(
+            name=made.name, term=term, bytes=made.bytes, birth=birth, fwd_end=end, region=made.region
+        )
+        yield replace(tensor, bwd_end=release) if release else tensor
+
+
+def of_backward(back: Segment) -> Iterable[Tensor]:
+    """Tensors born in backward."""
+    for birth, made in back.born():
+        yield Tensor(
+            name=made.name,
+            term=made.term or "temporary",
+            bytes=made.bytes,
+            birth=birth,
+            bwd_end=back.last_holder(made.name) or birth,
+            region=made.region,
+        )
