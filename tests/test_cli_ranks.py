@@ -34,9 +34,9 @@ def test_run_prints_parity_bytes_memory_and_where_it_is_written(command):
     assert max(found["parity"][part] for part in ("loss_error", "grad_error", "step_error")) <= 1e-12
     assert found["backend"] == "gloo"
     assert found["memory"]["peak_bytes"] > 15_733_632 * 4 / 2
-    # 2 sequences of 64 tokens in FP32: an all-reduce of B S D x 4 B = 196 608 B makes each of 2 ranks send as
-    # much. 6 layers have 4 of them, the ends 2 (embedding forward, head backward), and the logits are gathered:
-    # B S V/2 x 4 B = 2 097 152 B sent. 26 x 196 608 + 2 097 152 = 7 208 960.
+    # 2 sequences of 64 tokens in FP32: an all-reduce of B S D x 4 B = 196 608 B makes each rank send as
+    # much. 6 layers have 4 of them, the ends 2 (embedding forward, head backward), and the logits gathered,
+    # B S V/2 x 4 B = 2 097 152 B sent: 26 x 196 608 + 2 097 152 = 7 208 960.
     assert found["traffic"]["wire_bytes"] == 7_208_960
 
 
@@ -51,6 +51,7 @@ def test_a_planted_fault_fails_the_gate_with_status_1(command):
     [
         ("run xp --ranks 2", "strategy='xp' is not known; valid are ddp, fsdp2, pp, tp"),
         ("run ddp --ranks 0", "ranks=0"),
+        ("demo --ranks 0", "ranks=0 must be at least 1"),
         ("run ddp --ranks 100000", "ranks=100000 need about"),
         ("run ddp --ranks 2 --by foot", "by='foot' is not known; valid are hand, library"),
         ("run ddp --ranks 2 --colour red", "has no lever 'colour'; levers are"),

@@ -3,20 +3,22 @@
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from playbook.cli.options import Json
 from playbook.cli.output import write_json, write_table
+from playbook.spec.rules import whole
 from playbook.units import seconds, size
 
 if TYPE_CHECKING:
     from playbook.runtime.pool import Pool
 
 WAYS = ("hand", "library")
-STRATEGY_LEVERS: Mapping[str, Any] = {"repeats": 1}
-"""What keeps a demonstration short: one timed step."""
+STRATEGY_LEVERS: Mapping[str, Any] = {"repeats": 1, "sequence": 32, "micro_batch": 1}
+"""What keeps a demonstration short: one timed step of few tokens."""
 DEADLINE_S = 120.0
 """Longest that one demonstration may take."""
 
@@ -33,11 +35,12 @@ class Demo:
     name: str
     kind: str
     by: str
+    ranks: int
     levers: Mapping[str, Any]
 
 
 def demo(
-    ranks: Annotated[int, typer.Option(help="Ranks of the pool.")] = 2,
+    ranks: Annotated[int | None, typer.Option(help="Ranks; 2 for strategies, 4 for collectives.")] = None,
     json: Json = False,
 ) -> None:
     """Run every strategy and every collective on real ranks; status 1 if one is wrong."""
@@ -45,12 +48,15 @@ def demo(
 
     from playbook.runtime.pool import Pool
 
+    if ranks is not None:
+        whole("ranks", ranks)
     found = []
-    with Pool(ranks=ranks, backend="gloo") as pool:
-        bar = tqdm(list(all_demos()), desc="demo", unit="run", leave=False)
-        for each in bar:
-            bar.set_postfix_str(f"{each.name} by {each.by}")
-            found.append(run_demo(pool, each))
+    with tqdm(list(all_demos(ranks)), desc="demo", unit="run", leave=False) as bar:
+        for world, group in groupby(bar, key=lambda each: each.ranks):
+            with Pool(ranks=world, backend="gloo") as pool:
+                for each in group:
+                    bar.set_postfix_str(f"{each.name} by {each.by}")
+                    found.append(run_demo(pool, each))
     if json:
         write_json({"demos": found})
     else:
@@ -59,17 +65,23 @@ def demo(
         raise typer.Exit(1)
 
 
-def all_demos() -> Iterator[Demo]:
-    """Yield a demonstration for everything that the folders hold."""
+def all_demos(ranks: int | None = None) -> Iterator[Demo]:
+    """Yield a demonstration for everything that the folders hold, strategies first."""
     from playbook.collectives import algorithms
     from playbook.strategies import runnable
 
     for strategy in runnable():
         for way in WAYS:
-            yield Demo(name=strategy, kind="strategy", by=way, levers={"by": way, **STRATEGY_LEVERS})
+            levers = {"by": way, **STRATEGY_LEVERS}
+            yield Demo(
+                name=strategy, kind="strategy", by=way, ranks=2 if ranks is None else ranks, levers=levers
+            )
     for name, algorithm in algorithms().items():
         for operation in algorithm.phases:
-            yield Demo(name=operation, kind="collective", by=name, levers={"algorithm": name})
+            levers = {"algorithm": name}
+            yield Demo(
+                name=operation, kind="collective", by=name, ranks=4 if ranks is None else ranks, levers=levers
+            )
 
 
 def run_demo(pool: "Pool", each: Demo) -> dict[str, Any]:
@@ -82,6 +94,7 @@ def run_demo(pool: "Pool", each: Demo) -> dict[str, Any]:
         "by": each.by,
         "parity_ok": all(value["parity"]["ok"] for value in values),
         "seconds": time.perf_counter() - start,
+        "ranks": each.ranks,
         "bytes_sent_per_rank": max(value["traffic"]["wire_bytes"] for value in values),
     }
 
@@ -92,13 +105,14 @@ def write_demos(found: list[dict[str, Any]]) -> None:
         (
             row["name"],
             f"by {row['by']}",
+            str(row["ranks"]),
             "ok" if row["parity_ok"] else "FAILED",
             size(row["bytes_sent_per_rank"]),
             seconds(row["seconds"]),
         )
         for row in found
     ]
-    write_table(("what", "", "parity", "sent per rank", "time"), rows, words=(0, 1, 2))
+    write_table(("what", "", "ranks", "parity", "sent per rank", "time"), rows, words=(0, 1, 3))
     wrong = [row for row in found if not row["parity_ok"]]
     total = sum(row["seconds"] for row in found)
     typer.echo(f"{len(found) - len(wrong)} of {len(found)} right, {seconds(total)}; source: measured:gloo")
