@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+HARMLESS_CUDA_CHECK = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+"""Has torch ask the driver's monitor whether there are GPUs, where CUDA must not be initialised."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchrunPlace:

@@ -141,12 +141,19 @@ class Job:
         def tell() -> None:
             loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(None))
 
+        def beat() -> None:  # an interrupt of a Jupyter kernel does not wake its event loop
+            nonlocal beating
+            beating = loop.call_later(_SLICE_S, beat)
+
+        beating = loop.call_later(_SLICE_S, beat)
         self._when_ended(tell)
         try:
             yield from ended.__await__()
         except (asyncio.CancelledError, KeyboardInterrupt):
             self.cancel()
             raise
+        finally:
+            beating.cancel()
         return self._outcome()
 
     def __repr__(self) -> str:

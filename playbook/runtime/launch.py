@@ -14,7 +14,7 @@ from typing import Any
 
 from playbook.runtime import worker
 
-PRELOADED = ["torch", "torch.distributed", "playbook.runtime.preload"]
+PRELOADED = ["torch", "playbook.runtime.preload"]
 """Modules that the fork server imports before it forks a rank."""
 
 _START_TRIES = 3
@@ -105,7 +105,7 @@ def without_main() -> Iterator[None]:
 def sheltered_from_interrupts() -> Iterator[None]:
     """Block SIGINT in this thread, and so in the processes it starts, until they can ignore it themselves.
 
-    multiprocessing starts its resource tracker on the way and unblocks SIGINT after it, so that has to come first.
+    multiprocessing starts its resource tracker on the way and unblocks SIGINT then: that has to come first.
     """
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,14 +1,20 @@
-"""What the fork server imports once, so that every rank has it already. It must never touch CUDA."""
+"""What the fork server imports once, so that every rank has it already. It must never touch CUDA.
+
+The strategies' parts of torch are among it: they take a rank a second of its own, again after every restart.
+"""
 
 import signal
 import threading
 
-import torch
-import torch.distributed
+from playbook.runtime import environment
 
-from playbook.runtime import group, worker
+environment.complete(environment.HARMLESS_CUDA_CHECK)
 
-__all__ = ["group", "torch", "worker"]
+import torch.distributed.fsdp  # noqa: E402 the check has to be set first
+import torch.distributed.pipelining  # noqa: E402
+import torch.distributed.tensor.parallel  # noqa: E402, F401
+
+from playbook.runtime import group, worker  # noqa: E402, F401
 
 
 def let_interrupts_through() -> None:

@@ -1,7 +1,7 @@
 """The thread that owns a pool's ranks: it starts them, hands them jobs, drains their pipes and buries them.
 
-Starting ranks from this thread keeps the kernel free. It also keeps the death signal of spawned ranks right, which
-is tied to the thread that started them.
+Ranks are started from this thread to keep the kernel free, and because a spawned rank's death signal is tied
+to the thread that started it.
 """
 
 import contextlib

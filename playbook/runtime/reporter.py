@@ -86,8 +86,7 @@ class Reporter:
         if kind == "progress" and not self._is_due(name, fields, now):
             return
         event: Event = {"rank": self.rank, "time_s": now, "kind": kind, "name": name, **encode(dict(fields))}
-        self._append(event)
-        if self._post is not None:
+        if self._append(event) and self._post is not None:
             self._post(event)
 
     def enter(self, phase: str) -> None:
@@ -114,10 +113,11 @@ class Reporter:
                 self._open = False
                 self._file.close()
 
-    def _append(self, record: Mapping[str, Any]) -> None:
+    def _append(self, record: Mapping[str, Any]) -> bool:
         with self._lock:
             if self._open:
                 self._file.append(record)
+            return self._open
 
     def _is_due(self, name: str, fields: Mapping[str, Any], now: float) -> bool:
         last = self._progressed.get(name, float("-inf"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from playbook import tables
 from playbook.runtime import rundir
+from playbook.runtime.verdict import is_peers_fault
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -119,15 +120,18 @@ def load_run(path: str | Path) -> Run:
     ended = directory / "outcome.json"
     outcome = rundir.read_json(ended) if ended.exists() else {}
     records = tuple(rundir.read_records(rundir.records_path(directory, rank)) for rank in range(ranks))
-    errors = [record["name"] for rank in records for record in rank if record["kind"] == "error"]
+    errors = [record for rank in records for record in rank if record["kind"] == "error"]
+    first = min(
+        errors, key=lambda r: (is_peers_fault(r["name"], r.get("kinds", ())), r["time_s"]), default=None
+    )
     return Run(
         name=str(description.get("name", "")),
         ranks=ranks,
         backend=str(description.get("backend", "")),
         directory=directory,
-        state=str(outcome.get("state", "failed" if errors else "unfinished")),
+        state=str(outcome.get("state", "unfinished" if first is None else "failed")),
         seconds=float(outcome.get("seconds", "nan")),
         values=tuple(next((r["value"] for r in rank if r["kind"] == "value"), None) for rank in records),
-        error=str(outcome.get("error", errors[0] if errors else "")),
+        error=str(outcome.get("error", "" if first is None else f"rank {first['rank']}: {first['name']}")),
         description=description,
     )

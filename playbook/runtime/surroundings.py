@@ -44,11 +44,15 @@ _examined: set[str] = set()  # modules of this process that have been looked at
 _users: dict[str, float] = {}  # those of the user among them, with the time of their last edit
 
 
-def _forget_edited() -> None:
+def remember_modules() -> None:
+    """Note which modules of the user have been imported since the last call, and their last edit."""
     for name in [name for name in sys.modules if name not in _examined]:
         _examined.add(name)
         if is_users(sys.modules[name]):
             _users[name] = _edited_at(sys.modules[name])
+
+
+def _forget_edited() -> None:
     for name, edited in list(_users.items()):
         if name in sys.modules and _edited_at(sys.modules[name]) != edited:
             del sys.modules[name], _users[name]

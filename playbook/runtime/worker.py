@@ -19,7 +19,7 @@ from playbook.runtime.errors import describe
 from playbook.runtime.guard import die_with_kernel, redirect_output
 from playbook.runtime.rank import Seat, call, current_phase, on_rank
 from playbook.runtime.reporter import Courier, Reporter
-from playbook.runtime.surroundings import Surroundings
+from playbook.runtime.surroundings import Surroundings, remember_modules
 
 _LAST_WORDS_S = 60.0
 
@@ -109,7 +109,7 @@ def _start(settings: Settings) -> None:
 
     group.claim_device(settings.device, settings.threads)
     _join(settings, settings.store)
-    Surroundings.here().adopt()  # looks at torch's modules once
+    remember_modules()  # torch's many, once
     gc.collect()
     gc.freeze()  # what torch has loaded stays, so collections between jobs cost little
 
@@ -145,11 +145,13 @@ def _perform(order: Order, settings: Settings, line: Line, courier: Courier) -> 
             value = _run(order, settings)
             outcome = ("done", {"value": value, "groups": group.groups_made()})
         except BaseException as problem:  # SystemExit too: the rank must stay to be asked
-            outcome = ("error", describe(problem, phase=reporter.phase))
-            reporter.emit("error", outcome[1]["cause"], {})
+            told = describe(problem, phase=reporter.phase)
+            outcome = ("error", told)
+            reporter.emit("error", told["cause"], {"phase": told["phase"], "kinds": told["kinds"]})
     courier.flush()
     line.send(*outcome)
     redirect_output(settings.log)
+    remember_modules()
     group.settle_memory()
 
 
