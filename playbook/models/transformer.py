@@ -1,11 +1,12 @@
 """The reference transformer: plain code for the model that a `spec.Model` describes.
 
-Module names are those of Hugging Face without the leading `model.`, so that one id grammar serves both.
-Shape suffixes: B batch, S sequence, D hidden, H heads, G key-value heads, K head dim, F feed-forward, V vocabulary.
+Module names are those of Hugging Face without the leading `model.`, so that one id grammar serves both. Shape
+suffixes: B batch, S sequence, D hidden, H heads, G key-value heads, K head dim, F feed-forward, V vocabulary.
 """
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square norm, computed in FP32 when the input is half precision. Shapes: x_BSD (B, S, D) -> (B, S, D)."""
+    """Root-mean-square norm, in FP32 where the input is half precision. Shapes: (B, S, D) -> (B, S, D)."""
 
     def __init__(self, hidden: int, epsilon: float) -> None:
         super().__init__()
@@ -98,14 +99,19 @@ class Transformer(nn.Module):
     model
         Sizes; families with rotary positions, RMS norm and gated feed-forward.
     layers
-        Global numbers of the layers held here; all by default. The stage that holds layer 0 embeds, the one that
-        holds the last layer has the final norm and the head.
+        Global numbers of the layers held here; all by default. The stage that holds layer 0 embeds, the one
+        that holds the last layer has the final norm and the head.
 
     Raises
     ------
     ValueError
         If the model is of a kind that this code does not compute (learned positions, LayerNorm, plain MLP).
     """
+
+    embed_tokens: Any
+    layers: Any
+    norm: Any
+    lm_head: Any
 
     def __init__(self, model: Model, layers: Iterable[int] | None = None) -> None:
         super().__init__()
@@ -123,7 +129,8 @@ class Transformer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Tokens (B, S) or hidden states (B, S, D) in; hidden states or logits (B, S, V) out."""
         x_BSD = x if self.embed_tokens is None else self.embed_tokens(x)
-        rotary = rotary_tables(x_BSD, self.spec)
+        # From the input's length: under sequence parallelism the embedding hands on a share of the sequence.
+        rotary = rotary_tables(x.shape[1], x_BSD, self.spec)
         for layer in self.layers.values():
             x_BSD = layer(x_BSD, rotary)
         if self.norm is None or self.lm_head is None:
@@ -131,13 +138,13 @@ class Transformer(nn.Module):
         return self.lm_head(self.norm(x_BSD))
 
 
-def rotary_tables(x_BSD: Tensor, model: Model) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of every position, each of shape (S, K), in the dtype of the hidden states."""
-    half = torch.arange(0, model.head_dim, 2, device=x_BSD.device, dtype=torch.float64)
+def rotary_tables(sequence: int, like: Tensor, model: Model) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of every position, each of shape (S, K), in the dtype and on the device of `like`."""
+    half = torch.arange(0, model.head_dim, 2, device=like.device, dtype=torch.float64)
     frequency_K = model.rope_theta ** -(half / model.head_dim)
-    position_S = torch.arange(x_BSD.shape[1], device=x_BSD.device, dtype=torch.float64)
+    position_S = torch.arange(sequence, device=like.device, dtype=torch.float64)
     angle_SK = torch.cat([torch.outer(position_S, frequency_K)] * 2, dim=-1)
-    return angle_SK.cos().to(x_BSD.dtype), angle_SK.sin().to(x_BSD.dtype)
+    return angle_SK.cos().to(like.dtype), angle_SK.sin().to(like.dtype)
 
 
 def rotate(x_BHSK: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
@@ -175,6 +182,6 @@ def refuse_other_kinds(model: Model) -> None:
     wrong = [f"{field}={getattr(model, field)!r}" for field, refused in odd.items() if refused]
     if wrong:
         raise ValueError(
-            f"model {model.name!r} has {', '.join(wrong)}: the reference transformer computes RMS norm, rotary "
-            "positions and a gated MLP; use a Llama, Mistral or Qwen kind, such as toy-15m"
+            f"model {model.name!r} has {', '.join(wrong)}: the reference transformer computes RMS norm, "
+            "rotary positions and a gated MLP; use a Llama, Mistral or Qwen kind, such as toy-15m"
         )
