@@ -1,0 +1,94 @@
+"""Data parallelism on real ranks: every rank holds the model, gradients are averaged in buckets.
+
+Communicates over dp, per bucket and micro-batch: one all-reduce, together the bytes of all gradients.
+"""
+
+# pyright: reportOptionalMemberAccess=false
+# (torch declares a gradient as optional; here it is there)
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from playbook.models.transformer import Transformer
+from playbook.runtime.part import Part, Place
+
+BUCKET_BYTES = 25 * 2**20
+FIRST_BUCKET_BYTES = 2**20
+"""PyTorch's default limits; the first bucket is small, so that communication starts early."""
+
+
+class Bucket:
+    """Gradients that travel together: sent when the last of them is there, while backward goes on."""
+
+    def __init__(self, parameters: list[nn.Parameter], dp: Place) -> None:
+        self.parameters, self.dp = parameters, dp
+        self.arrived, self.reduce = 0, True
+        for parameter in parameters:
+            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+
+    def on_gradient(self, _: Tensor) -> None:
+        """Count one gradient in; the last one starts the all-reduce."""
+        self.arrived = (self.arrived + 1) % len(self.parameters)
+        if self.reduce and self.arrived == 0:
+            self.mean = torch.cat([p.grad.flatten() for p in self.parameters]) / self.dp.ranks
+            self.work = dist.all_reduce(self.mean, group=self.dp.group, async_op=True)
+
+    def finish(self) -> None:
+        """Wait for the means and put them where the optimizer looks."""
+        if self.reduce:
+            self.work.wait()
+            put_back(self.mean, self.parameters)
+
+
+def buckets_of(module: nn.Module, limit_bytes: int) -> Iterator[list[nn.Parameter]]:
+    """Group parameters, last first, as gradients arrive; a bucket closes once it has reached its limit."""
+    bucket, limit = [], min(limit_bytes, FIRST_BUCKET_BYTES)
+    for parameter in reversed(list(module.parameters())):
+        bucket.append(parameter)
+        if sum(p.nbytes for p in bucket) >= limit:
+            yield bucket
+            bucket, limit = [], limit_bytes
+    if bucket:
+        yield bucket
+
+
+def put_back(mean: Tensor, parameters: list[nn.Parameter]) -> None:
+    """Copy a bucket's averaged gradients to where the optimizer looks for them."""
+    for parameter, gradient in zip(parameters, mean.split([p.numel() for p in parameters]), strict=True):
+        parameter.grad.copy_(gradient.view_as(parameter))
+
+
+def by_hand(module: Transformer, dp: Place, *, bucket_bytes: int = BUCKET_BYTES) -> Part:
+    """Give every rank the average of the ranks' gradients, bucket by bucket."""
+    buckets = [Bucket(parameters, dp) for parameters in buckets_of(module, bucket_bytes)]
+
+    def synchronise(now: bool) -> None:
+        for bucket in buckets:
+            bucket.reduce = now
+
+    def finish() -> None:
+        for bucket in buckets:
+            bucket.finish()
+
+    return Part(module=module, splits_batch=True, finish=finish, synchronise=synchronise)
+
+
+BY_HAND = (Bucket, buckets_of, put_back, by_hand)
+"""What a chapter shows."""
+
+
+def by_library(module: Transformer, dp: Place, *, bucket_bytes: int = BUCKET_BYTES) -> Part:
+    """Do the same by `DistributedDataParallel`, whose reducer is C++ and keeps its buckets between steps."""
+    # Replicas are seeded alike, so nothing needs to be sent before the first step.
+    limit: dict[str, Any] = {} if bucket_bytes == BUCKET_BYTES else {"bucket_cap_mb": bucket_bytes / 2**20}
+    replica = DistributedDataParallel(module, process_group=dp.group, init_sync=False, **limit)
+
+    def synchronise(now: bool) -> None:
+        replica.require_backward_grad_sync = now
+
+    return Part(module=replica, splits_batch=True, synchronise=synchronise)
