@@ -1,0 +1,94 @@
+"""From a run's levers to what a rank holds: seeded weights, cut by the strategy, by hand or by library."""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+from playbook.models.transformer import Transformer, seed_weights
+from playbook.runtime.part import Part, Place
+from playbook.runtime.strategy_run import StrategyRun
+from playbook.runtime.trace_step import precision
+from playbook.spec import Scenario
+from playbook.stages import pipeline
+
+
+def build(run: StrategyRun, scenario: Scenario, place: Place, *, seed: int, dtype: torch.dtype) -> Part:
+    """Make this rank's part of a scenario's model.
+
+    Parameters
+    ----------
+    run
+        Strategy, by hand or library, and its own levers.
+    scenario
+        The run's scenario, or the same in miniature.
+    place
+        Ranks and device.
+    seed, dtype
+        Of the weights.
+    """
+    ranks = import_module(f"playbook.strategies.{run.strategy}.ranks")
+    levers = levers_of(run, scenario)
+    models = hold(ranks, scenario, place, levers)
+    for model in models.values():
+        seed_weights(model, seed)
+    module: Any = nn.ModuleDict(models) if run.strategy == "pp" else models[""]
+    module = module.to(place.device, dtype)
+    by = getattr(ranks, f"by_{run.by}")
+    if run.strategy != "tp":
+        wrap_blocks(scenario, models)
+        return by(module, place, **levers)
+    part = by(module, place, **levers)  # DTensor finds modules by name, so they are wrapped after
+    wrap_blocks(scenario, models)
+    return part
+
+
+def hold(ranks: Any, scenario: Scenario, place: Place, levers: dict[str, Any]) -> dict[str, Transformer]:
+    """Make the modules of this rank: the whole model, or its pipeline stages by number."""
+    if not hasattr(ranks, "hold"):
+        return {"": Transformer(scenario.model)}
+    return dict(ranks.hold(scenario.model, place, stage_layers=scenario.stage_layers, **levers))
+
+
+def levers_of(run: StrategyRun, scenario: Scenario) -> dict[str, Any]:
+    """Keywords of the strategy's code."""
+    layout = scenario.layout
+    if run.strategy == "ddp":
+        return dict(run.own)
+    if run.strategy == "tp":
+        return {"sequence_parallel": layout.sequence_parallel}
+    if run.strategy == "pp":
+        return {"schedule": pipeline(scenario)}
+    if run.by == "library":
+        return {"reshard": layout.reshard, "precision": precision(scenario)}
+    return {"reshard": layout.reshard}
+
+
+def wrap_blocks(scenario: Scenario, models: dict[str, Transformer]) -> None:
+    """Let every layer keep its input only and compute the rest again in backward."""
+    if scenario.workload.recompute != "full":
+        return
+    for model in models.values():
+        for name, block in list(model.layers.items()):
+            model.layers[name] = checkpoint_wrapper(block)
+
+
+def check_averages(place: Place) -> None:
+    """Refuse to go on where an average over the ranks is a sum, as gloo once had it (pytorch issue 162338).
+
+    Raises
+    ------
+    RuntimeError
+        If it is: the library's gradients would be wrong.
+    """
+    value = torch.tensor([float(place.rank)], device=place.device)
+    dist.all_reduce(value, op=dist.ReduceOp.AVG, group=place.group)
+    right = (place.ranks - 1) / 2
+    if value.item() != right:
+        raise RuntimeError(
+            f"ReduceOp.AVG of 0 to {place.ranks - 1} gave {value.item()}, not {right}: this torch, "
+            f"{torch.__version__}, does not average here and FSDP2's gradients would be wrong; use by='hand'"
+        )

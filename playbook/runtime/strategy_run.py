@@ -1,0 +1,263 @@
+"""A strategy as a job: its levers, checked in the kernel, and the function that every rank runs.
+
+Needs no torch until it runs on a rank.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from playbook.spec import Scenario
+from playbook.spec.rules import choice, not_negative, whole
+from playbook.strategies import plan, runnable
+
+BY = ("hand", "library")
+DTYPES = ("fp64", "fp32", "bf16")
+PARITY = ("miniature", "model", "off")
+FAULTS = ("skipped_collective", "wrong_offset")
+RECIPES = ("fp32", "bf16", "sgd", "fsdp2-mixed")
+LIBRARY_SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b")
+
+RUN_LEVERS: Mapping[str, str] = {
+    "by": "hand or library",
+    "parity": "what the gate runs on: miniature (same structure, unequal shards), model, or off",
+    "dtype": "what the gate computes in: fp64, fp32 or bf16",
+    "seeds": "seeds that the gate tries",
+    "steps": "optimizer steps that the gate takes with each seed",
+    "repeats": "timed steps; the median counts",
+    "fault": "fault planted in the by-hand code: skipped_collective or wrong_offset",
+}
+OWN_LEVERS: Mapping[str, Mapping[str, str]] = {
+    "ddp": {"bucket_bytes": "size at which a bucket of gradients closes, in bytes"},
+    "fsdp2": {},
+    "tp": {},
+    "pp": {
+        "unit_s": "seconds of a unit of cost; sleep stretches every action to its cost, 0 leaves real times",
+        "forward": "cost of one chunk's forward, in units",
+        "backward": "cost of one chunk's backward, in units",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyRun:
+    """What every rank is told: the strategy, its scenario, and how to check and measure it.
+
+    Parameters
+    ----------
+    strategy
+        Name of the strategy.
+    scenario
+        Model, workload and layout that are measured.
+    by
+        "hand" or "library".
+    parity, dtype, seeds, steps
+        What the gate runs on and computes in, its seeds, and the steps with each.
+    repeats
+        Timed steps.
+    fault
+        Fault planted in the by-hand code, or None.
+    own
+        Levers of this strategy that are no fields of layout or workload.
+    """
+
+    strategy: str
+    scenario: Scenario
+    by: str = "hand"
+    parity: str = "miniature"
+    dtype: str = "fp64"
+    seeds: tuple[int, ...] = (0, 1)
+    steps: int = 2
+    repeats: int = 3
+    fault: str | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
+Prepared = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]
+"""Function, arguments and keywords for every rank, and the job's name."""
+
+
+def prepare(name: str, ranks: int, args: tuple[Any, ...] = (), levers: Mapping[str, Any] = {}) -> Prepared:
+    """Check a strategy's name and levers and say what every rank has to call.
+
+    Parameters
+    ----------
+    name
+        A strategy that runs on ranks, or a collective; in any case.
+    ranks
+        Ranks of the pool.
+    args
+        Must be empty: levers have names.
+    levers
+        As in `RUN_LEVERS`, `OWN_LEVERS` and the strategy's plan.
+
+    Raises
+    ------
+    ValueError
+        If a name or lever is not known, or a value does not suit.
+    """
+    from playbook.runtime import collective_run
+
+    if args:
+        raise TypeError(f"{name} takes levers by name, such as by='library'; got {args[0]!r} without one")
+    if name.strip().lower().replace("-", "_") in collective_run.operations():
+        return collective_run.prepare(name, ranks, levers)
+    strategy = choice("strategy", name, (*runnable(), *collective_run.operations()))
+    run = strategy_run(strategy, ranks, **levers)
+    return run_on_rank, (run,), {}, f"{strategy} by {run.by}"
+
+
+def strategy_run(strategy: str, ranks: int, **levers: Any) -> StrategyRun:
+    """Make the run of a strategy from its levers; those that are not given have defaults.
+
+    Examples
+    --------
+    >>> strategy_run("tp", 2, by="library", sequence_parallel=True).scenario.layout.tp
+    2
+    """
+    ours = {lever: levers.pop(lever) for lever in RUN_LEVERS if lever in levers}
+    own = {lever: levers.pop(lever) for lever in OWN_LEVERS[strategy] if lever in levers}
+    refuse_unknown(strategy, levers)
+    scenario = plan(strategy).scenario(ranks, **levers)
+    run = StrategyRun(strategy=strategy, scenario=scenario, **checked(ours), own=checked_own(own))
+    refuse_unrunnable(run)
+    return run
+
+
+def refuse_unknown(strategy: str, levers: Mapping[str, Any]) -> None:
+    """Refuse levers that nobody knows, listing those there are."""
+    from playbook.program.passes import RUN_LEVERS as COMMON
+
+    valid = {**RUN_LEVERS, **OWN_LEVERS[strategy], **COMMON, **plan(strategy).levers}
+    unknown = [lever for lever in levers if lever not in valid]
+    if unknown:
+        raise ValueError(f"strategy {strategy} has no lever {unknown[0]!r}; levers are {', '.join(valid)}")
+
+
+def checked(levers: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the levers of every run."""
+    checks: dict[str, Callable[[Any], Any]] = {
+        "by": lambda value: choice("by", value, BY),
+        "parity": lambda value: choice("parity", value, PARITY),
+        "dtype": lambda value: choice("dtype", value, DTYPES),
+        "seeds": read_seeds,
+        "steps": lambda value: whole("steps", value),
+        "repeats": lambda value: whole("repeats", value),
+        "fault": lambda value: None if value is None else choice("fault", value, FAULTS),
+    }
+    return {lever: checks[lever](value) for lever, value in levers.items()}
+
+
+def read_seeds(value: Any) -> tuple[int, ...]:
+    """Seeds as a tuple; one number is one seed."""
+    seeds = tuple(value) if isinstance(value, list | tuple | range) else (value,)
+    if not seeds:
+        raise ValueError("seeds is empty; give at least one, such as seeds=(0, 1)")
+    return tuple(whole("seeds", seed, least=0) for seed in seeds)
+
+
+def checked_own(levers: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the levers of one strategy."""
+    return {
+        lever: whole(lever, value) if lever.endswith("_bytes") else not_negative(lever, value)
+        for lever, value in levers.items()
+    }
+
+
+def refuse_unrunnable(run: StrategyRun) -> None:
+    """Refuse what a scenario may ask for and the code on ranks does not do.
+
+    Raises
+    ------
+    ValueError
+        With what would work.
+    """
+    scenario, workload, model = run.scenario, run.scenario.workload, run.scenario.model
+    choice("recipe of a run on ranks", workload.recipe, RECIPES)
+    refuse(
+        model.norm != "rms" or model.positions > 0 or not model.gated,
+        f"model {model.name} has LayerNorm, learned positions or a plain MLP, which the reference "
+        "transformer does not compute; use a Llama, Mistral or Qwen kind, such as toy-15m",
+    )
+    refuse(
+        run.fault is not None and run.by == "library",
+        f"fault={run.fault!r} is planted in the by-hand code; use by='hand'",
+    )
+    refuse(
+        workload.recompute == "selective",
+        "recompute='selective' is not built for runs on ranks; use none or full",
+    )
+    refuse(
+        workload.recipe == "fsdp2-mixed" and (run.strategy, run.by) != ("fsdp2", "library"),
+        "recipe='fsdp2-mixed' is FSDP2's own mixed precision; use fsdp2 by='library', or recipe='fp32'",
+    )
+    refuse_by_strategy(run, scenario)
+
+
+def refuse_by_strategy(run: StrategyRun, scenario: Scenario) -> None:
+    """Refuse what one strategy's code does not do."""
+    workload, layout, model = scenario.workload, scenario.layout, scenario.model
+    by_hand = run.by == "hand"
+    if run.strategy == "fsdp2" and by_hand:
+        refuse(
+            workload.recompute == "full",
+            "recompute='full' runs its forward again where by-hand FSDP2 holds shards; use by='library'",
+        )
+        refuse(
+            workload.gradient_sync == "last" and scenario.microbatches > 1,
+            "gradient_sync='last' needs whole gradients kept between micro-batches; use by='library'",
+        )
+    if run.strategy == "tp":
+        refuse(
+            by_hand and (model.output_bias or model.mlp_bias),
+            f"model {model.name} has biases after row-split products, which by hand would count once a rank; "
+            "use by='library'",
+        )
+        refuse(
+            not by_hand and layout.tp > model.kv_heads,
+            f"tp={layout.tp} is more than kv_heads={model.kv_heads}: DTensor would cut a head in two; use "
+            f"by='hand', which copies heads, or tp={model.kv_heads}",
+        )
+    if run.strategy == "pp":
+        refuse_pipeline(run, scenario)
+
+
+def refuse_pipeline(run: StrategyRun, scenario: Scenario) -> None:
+    """Refuse pipelines that the code on ranks does not run."""
+    layout, model, m = scenario.layout, scenario.model, scenario.microbatches
+    refuse(
+        model.tied,
+        f"model {model.name} has a tied table, whose gradient the first and last stage would have to add up; "
+        "use an untied model, such as toy-15m",
+    )
+    refuse(
+        run.by == "library" and layout.schedule not in LIBRARY_SCHEDULES,
+        f"schedule={layout.schedule} is none of the library's that run here: {', '.join(LIBRARY_SCHEDULES)}; "
+        "use by='hand'",
+    )
+    refuse(
+        run.by == "library" and layout.schedule != "gpipe" and m < layout.pp,
+        f"microbatches={m} is less than stages={layout.pp}, which the library's {layout.schedule} refuses; "
+        f"use microbatches={layout.pp} or more, schedule='gpipe', or by='hand'",
+    )
+
+
+def refuse(wrong: bool, text: str) -> None:
+    """Raise ValueError with a text if something is wrong."""
+    if wrong:
+        raise ValueError(text)
+
+
+def run_on_rank(run: StrategyRun) -> dict[str, Any]:
+    """Run a strategy on this rank: parity, bytes, time and memory.
+
+    Returns
+    -------
+    dict
+        `parity` (ok, loss_error, grad_error, step_error, dtype, tolerance, model), `seconds` (median step),
+        `repeats_s`, `traffic` (payload_bytes, wire_bytes, calls), `memory` (peak_bytes, reserved_bytes,
+        instant, terms), and the rows of the tables.
+    """
+    from playbook.runtime.strategy_steps import run_strategy
+
+    return run_strategy(run)

@@ -1,0 +1,212 @@
+"""What a rank does for a strategy's run: check parity, count bytes and memory of a step, time other steps."""
+
+import statistics
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from playbook.models.batch import make_batch
+from playbook.models.transformer import Transformer, seed_weights
+from playbook.runtime.faults import planted
+from playbook.runtime.memory import Allocator, Memory, tracked_memory
+from playbook.runtime.miniature import SEQUENCE, miniature
+from playbook.runtime.parity import DTYPES, Gate, Parity, Whole, check_step, expect_all
+from playbook.runtime.part import LOOK_AWAY, Place, Watch, world
+from playbook.runtime.pipeline_executor import UNITS, Timeline
+from playbook.runtime.rank import current_phase, emit, here
+from playbook.runtime.record import record_step
+from playbook.runtime.strategy_build import build, check_averages
+from playbook.runtime.strategy_run import StrategyRun
+from playbook.runtime.torch_private import quiet_renamed_collectives
+from playbook.runtime.trace_step import CUDA_BLOCK_BYTES, Ready, make_optimizer, open_ledger
+from playbook.runtime.traffic import Call, TrafficCounter, calls_of, traffic_rows, traffic_summary
+from playbook.spec import Scenario
+from playbook.strategies import plan
+
+ENOUGH_S = 0.6
+"""No repeat begins after so much timed work; the ranks agree, since they all know the slowest one's times."""
+
+
+def run_strategy(run: StrategyRun) -> dict[str, Any]:
+    """Run one strategy on this rank: parity, then bytes and memory, time, and a pipeline's timeline."""
+    quiet_renamed_collectives()
+    seat, name = here(), run.scenario.model.name
+    place = world(seat.device, plan(run.strategy).axis)
+    current_phase("ranks up")
+    check_averages(place)
+    parity = check_parity(run, place) if run.parity != "off" else None
+    step = MeasuredStep(run, place, "measured:nccl" if seat.backend == "nccl" else "measured:gloo")
+    calls, memory = step.count()
+    repeats_s = step.take_times()
+    tables = {
+        "parity": parity.rows(name) if parity and place.rank == 0 else [],
+        "traffic": [
+            {"scenario": name, **row}
+            for row in traffic_rows(calls, place.ranks, step=warm_ups(run), source=step.source)
+        ],
+        "memory": memory.rows(name),
+        "timeline": [{"scenario": name, **row} for row in step.timeline()] if run.strategy == "pp" else [],
+    }
+    return {
+        "parity": parity.summary() if parity else None,
+        "seconds": statistics.median(repeats_s),
+        "repeats_s": repeats_s,
+        "traffic": traffic_summary(calls, place.ranks),
+        "memory": memory.summary(),
+        "tables": tables,
+    }
+
+
+def warm_ups(run: StrategyRun) -> int:
+    """Steps before the counted one: the first makes optimizer state, DDP's second its final buckets."""
+    return 2 if (run.strategy, run.by) == ("ddp", "library") else 1
+
+
+def check_parity(run: StrategyRun, place: Place) -> Parity:
+    """Put the strategy through the gate: every seed, so many steps with each."""
+    current_phase("parity")
+    scenario = in_miniature(run.scenario) if run.parity == "miniature" else run.scenario
+    gate, dtype = Gate(run.dtype, scenario.model.name), DTYPES[run.dtype]
+    with planted(run.fault, run.strategy):
+        for turn, seed in enumerate(run.seeds):
+            module = Transformer(scenario.model)
+            seed_weights(module, seed)
+            whole = Whole(module.to(place.device, dtype))
+            expect_all(gate, whole)
+            part = build(run, scenario, place, seed=seed, dtype=dtype)
+            for step in range(run.steps):
+                batch = batch_of(scenario, place, seed=1 + run.steps * seed + step)
+                check_step(gate, part, whole, batch, place, scenario.microbatches)
+                emit("progress", "parity", done=turn * run.steps + step + 1, total=len(run.seeds) * run.steps)
+    return gate.close(place)
+
+
+def in_miniature(scenario: Scenario) -> Scenario:
+    """The scenario with its model in miniature and a short sequence, one at a time."""
+    layout = scenario.layout
+    workload = replace(
+        scenario.workload,
+        sequence=SEQUENCE * layout.tp,
+        micro_batch=1,
+        global_batch=layout.dp * scenario.microbatches,
+    )
+    return replace(scenario, model=miniature(scenario.model, layout), workload=workload)
+
+
+def batch_of(scenario: Scenario, place: Place, seed: int) -> Any:
+    """The global batch of one step, the same on every rank."""
+    return make_batch(
+        scenario.model,
+        sequences=scenario.global_batch,
+        sequence=scenario.workload.sequence,
+        seed=seed,
+        device=place.device,
+    )
+
+
+class MeasuredStep:
+    """One optimizer step of the run's own model in the recipe's dtype, ready to be counted and timed."""
+
+    def __init__(self, run: StrategyRun, place: Place, source: str) -> None:
+        current_phase("building the model")
+        self.run, self.place, self.source = run, place, source
+        scenario = run.scenario
+        dtype = torch.bfloat16 if scenario.recipe.parameter_bytes == 2 else torch.float32
+        part = build(run, scenario, place, seed=run.seeds[0], dtype=dtype)
+        self.ready = Ready(part, make_optimizer(scenario, part.module), {place.group.group_name: place.axis})
+        batch = batch_of(scenario, place, seed=0)
+        own = batch.share(place.rank, place.ranks) if part.splits_batch else batch
+        self.microbatches = own.cut(scenario.microbatches)
+        current_phase("warming up")
+        for _ in range(warm_ups(run)):
+            self.take()
+
+    def take(self, watch: Watch = LOOK_AWAY) -> None:
+        """Forward and backward of every micro-batch, then the optimizer."""
+        self.ready.part.forward_backward(self.microbatches, watch)
+        watch.enter(-1, "O")
+        self.ready.optimizer.step()
+        self.ready.optimizer.zero_grad()
+
+    def count(self) -> tuple[list[Call], Memory]:
+        """Count the calls of one step and its memory; no time is taken meanwhile."""
+        current_phase("counting bytes")
+        cuda = self.place.device.type == "cuda"
+        ledger = open_ledger(self.ready, CUDA_BLOCK_BYTES if cuda else 1)
+        counter = TrafficCounter(self.place.axis)
+        pipeline = self.run.strategy == "pp"
+        with counter if pipeline else nullcontext():
+            record = record_step(lambda: self.take(counter), self.followed(), self.ready.axes, ledger=ledger)
+        memory = tracked_memory(record)
+        if cuda:
+            memory = self.allocated(memory)
+        return counter.calls if pipeline else calls_of(record), memory
+
+    def followed(self) -> torch.nn.Module:
+        """The module whose forwards are micro-batches: a pipeline rank's stage, if it has one only."""
+        module = self.ready.part.module
+        stages = list(module.children())
+        return stages[0] if self.run.strategy == "pp" and len(stages) == 1 else module
+
+    def allocated(self, tracked: Memory) -> Memory:
+        """Take the allocator's peak of one more step."""
+        allocator = Allocator(self.place.device)
+        allocator.start()
+        self.take()
+        return allocator.stop(tracked, self.source)
+
+    def take_times(self) -> list[float]:
+        """Seconds of each repeat, from a common start to the end of the slowest rank."""
+        current_phase("taking the time")
+        found: list[float] = []
+        while len(found) < self.run.repeats and sum(found) < ENOUGH_S:
+            self.meet()
+            start_s = time.monotonic()
+            self.take()
+            found.append(self.slowest(self.now() - start_s))
+            emit("progress", "time", done=len(found), total=self.run.repeats)
+        return found
+
+    def now(self) -> float:
+        """Clock after the device's work is done."""
+        if self.place.device.type == "cuda":
+            torch.cuda.synchronize(self.place.device)
+        return time.monotonic()
+
+    def meet(self) -> None:
+        """Wait for every rank."""
+        self.now()
+        self.slowest(0.0)
+
+    def slowest(self, seconds: float) -> float:
+        """Largest of the ranks' numbers."""
+        value = torch.tensor([seconds], dtype=torch.float64, device=self.place.device)
+        dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.place.group)
+        return value.item()
+
+    def timeline(self) -> list[dict[str, Any]]:
+        """Run one step with its actions on the clock; the first action of all ranks begins at 0."""
+        current_phase("timeline")
+        own = self.run.own
+        units = {kind: float(own.get(kind, cost)) for kind, cost in UNITS.items()}
+        unit_s = float(own.get("unit_s", 0.0))
+        self.meet()
+        zero_s = self.slowest(time.monotonic())
+        clock = Timeline(
+            device=self.place.device, unit_s=unit_s, units=units, zero_s=zero_s, report=report_action
+        )
+        self.ready.part.forward_backward(self.microbatches, clock)
+        self.ready.optimizer.zero_grad()
+        first_s = -self.slowest(-min(row["start_s"] for row in clock.rows))
+        source = "emulated" if unit_s else self.source
+        return [{**row, "start_s": row["start_s"] - first_s, "source": source} for row in clock.rows]
+
+
+def report_action(row: dict[str, Any]) -> None:
+    """Stream an action to the kernel as it ends."""
+    fields = ("kind", "label", "microbatch", "start_s", "duration_s", "bytes")
+    emit("action", row["op"], **{"what" if name == "kind" else name: row[name] for name in fields})
