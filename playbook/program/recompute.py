@@ -45,7 +45,7 @@ def full(block: Block, stops_early: bool) -> Block:
     for tensor in block.tensors:
         tensors += tensor_again(tensor, copied, last=again[-1].name if again else START)
     end = block.backward[-1].name
-    tensors = [replace(t, bwd_end=At("B", end)) if handed_in(t) else t for t in tensors]
+    tensors = [replace(t, term="activations", bwd_end=At("B", end)) if handed_in(t) else t for t in tensors]
     return replace(block, backward=(*again, *block.backward), tensors=tuple(tensors))
 
 
