@@ -7,6 +7,7 @@ import math
 
 THIN = "\N{THIN SPACE}"
 MINUS = "\N{MINUS SIGN}"
+MB = 10**6
 GB = 10**9
 GIB = 2**30
 
@@ -50,6 +51,11 @@ def significant(value: float, digits: int = 3) -> str:
 def gb(size_bytes: float) -> str:
     """Write bytes in GB (10⁹): two decimals, one from 10 GB on, none from 1 000 GB on."""
     return f"{_amount(size_bytes / GB)}{THIN}GB"
+
+
+def mb(size_bytes: float) -> str:
+    """Write bytes in MB (10⁶), with the decimals of `gb`."""
+    return f"{_amount(size_bytes / MB)}{THIN}MB"
 
 
 def gib(size_bytes: float) -> str:

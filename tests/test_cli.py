@@ -96,6 +96,37 @@ def test_collective_between_nodes_uses_the_slower_link(answer):
     assert across["seconds"] > 5 * inside["seconds"]
 
 
+def test_memory_gives_the_peak_its_terms_and_the_worst_rank(answer):
+    found = answer("memory --model llama-3.1-70b --dp 64 --zero 3 --recompute full")
+    keys = (
+        "peak_bytes",
+        "reserved_bytes",
+        "device_bytes",
+        "instant",
+        "worst_rank",
+        "fits",
+        "terms",
+        "per_stage",
+    )
+    assert tuple(found) == keys
+    terms = {row["term"]: row["bytes"] for row in found["terms"]}
+    # ZeRO-3 over 64 ranks: 12 B of 16 a parameter are master weights and moments, 2 weights, 2 gradients.
+    assert terms["optimizer"] + terms["master_weights"] == pytest.approx(12 * 70_553_706_496 / 64, rel=1e-6)
+    inside = [size for term, size in terms.items() if term not in ("context", "reserved_unused")]
+    assert sum(inside) == found["peak_bytes"]
+    assert found["worst_rank"] == {"rank": 0, "tp": 0, "cp": 0, "dp": 0, "pp": 0}
+    assert found["fits"] is True
+
+
+def test_replicated_70b_does_not_fit_an_h100(answer, command):
+    # 16 B a parameter alone are 1 129 GB.
+    found = answer("memory --model llama-3.1-70b --dp 64")
+    assert found["fits"] is False
+    assert found["peak_bytes"] > 1_128_859_303_936
+    text = command("memory --model llama-3.1-70b --dp 64")[1]
+    assert "h100: 85.5\N{THIN SPACE}GB, does not fit" in text
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [

@@ -75,6 +75,27 @@ def test_the_demo_covers_every_strategy_both_ways_and_every_collective_by_every_
     assert len(found) == 2 * len(runnable()) + len(pairs)
 
 
+TRACED = "trace --model toy-15m --dp 4 --zero 3 --framework torch --recipe fp32 --kernels cpu --sequence 64"
+
+
+def test_trace_prints_the_peak_of_the_real_code_by_term(command):
+    status, out, _ = command(f"{TRACED} --json")
+    found = json.loads(out)
+    terms = {row["term"]: row["bytes"] for row in found["terms"]}
+    assert status == 0
+    assert set(found) == {"peak_bytes", "reserved_bytes", "terms", "seconds", "rank"}
+    assert (found["seconds"], found["rank"]) == (None, 0)
+    # FSDP2 keeps a quarter of every FP32 weight: 15 733 632 x 4 B / 4.
+    assert terms["parameters"] == 15_733_632
+    assert sum(terms.values()) == found["peak_bytes"]
+
+
+def test_a_rank_outside_the_world_is_refused_in_one_line(command):
+    status, out, err = command(f"{TRACED} --rank 4")
+    assert (status, out) == (2, "")
+    assert "rank=4 but the world has 4 ranks; use 0 to 3" in err
+
+
 @pytest.mark.slow
 def test_the_demo_finds_everything_right(command):
     status, out, err = command("demo --json")

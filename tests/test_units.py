@@ -31,6 +31,10 @@ def test_gibibytes_are_named_and_are_two_to_the_thirty():
     assert plain(units.gb(81_559 * 2**20)) == "85.5 GB"
 
 
+def test_megabytes_are_for_what_is_too_small_for_gigabytes():
+    assert plain(units.mb(120_035_692)) == "120.0 MB"
+
+
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
     [(512, "512 B"), (4_190_000, "4.19 MB"), (2.5e12, "2.50 TB"), (0, "0 B"), (1e9, "1.00 GB")],

@@ -48,7 +48,8 @@ def expected(error: Exception) -> str | None:
         return f"{text} Commands are {', '.join(commands())}." if text.startswith("No such command") else text
     # The runtime's errors are known by name: importing them is no reason to load torch.
     names = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, ValueError | TypeError | OSError) or names & {"RankFailed", "JobCancelled"}:
+    told = type(error) is RuntimeError or names & {"RankFailed", "JobCancelled"}
+    if told or isinstance(error, ValueError | TypeError | OSError):
         return str(error) or type(error).__name__
     return None
 

@@ -7,7 +7,7 @@ import typer
 from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.spec import Scenario
-from playbook.units import gb, gib, percent, seconds, thousands
+from playbook.units import GB, gb, gib, mb, percent, seconds, thousands
 
 MEMORY_KEYS = (
     *("peak_bytes", "reserved_bytes", "device_bytes", "instant", "worst_rank", "fits", "terms", "per_stage"),
@@ -38,7 +38,7 @@ def memory(scenario: Scenario, rank: int | None, as_json: bool) -> None:
         [
             ("scenario", summary(scenario)),
             ("rank", f"{worst['rank']} of {scenario.world} ({place})"),
-            ("peak allocated", f"{gb(found.peak_bytes)} ({gib(found.peak_bytes)}) at {found.instant}"),
+            ("peak allocated", f"{both(found.peak_bytes)} at {found.instant}"),
             ("with what the allocator keeps", f"{gb(found.reserved_bytes)} reserved, upper end"),
             ("with the driver's context", gb(found.device_bytes)),
             ("GPU", f"{scenario.cluster.gpu.name}: {gb(limit)}, {verdict(found.device_bytes, limit)}"),
@@ -66,7 +66,7 @@ def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:
         [
             ("scenario", summary(scenario)),
             ("rank", f"{found.rank} of {scenario.world}"),
-            ("peak allocated", f"{gb(found.peak_bytes)} ({gib(found.peak_bytes)})"),
+            ("peak allocated", both(found.peak_bytes)),
             (
                 "seconds of the step",
                 seconds(found.seconds) if found.seconds else "none: fake tensors take no time",
@@ -90,6 +90,11 @@ def summary(scenario: Scenario) -> str:
     )
 
 
+def both(size_bytes: float) -> str:
+    """Write bytes in decimal and in binary units."""
+    return f"{gb(size_bytes)} ({gib(size_bytes)})" if size_bytes >= GB else mb(size_bytes)
+
+
 def verdict(device_bytes: float, limit_bytes: float) -> str:
     """Say whether a peak fits a GPU, and by how much."""
     share = percent(device_bytes / limit_bytes)
@@ -98,14 +103,16 @@ def verdict(device_bytes: float, limit_bytes: float) -> str:
 
 def write_terms(terms: list[dict[str, Any]], peak_bytes: float) -> None:
     """Print the terms of a peak, largest first."""
+    unit = gb if peak_bytes >= GB else mb
     ordered = sorted((row for row in terms if row["bytes"]), key=lambda row: -row["bytes"])
     rows = [
         (
             row["term"].replace("_", " "),
-            gb(row["bytes"]),
+            unit(row["bytes"]),
             "beyond it" if row["term"] in BEYOND else percent(row["bytes"] / peak_bytes),
             row.get("formula") or "",
         )
         for row in ordered
     ]
-    write_table(("term", "bytes", "of the peak", "formula"), rows, words=(0, 3))
+    formula = "formula" if any(row[3] for row in rows) else ""
+    write_table(("term", "bytes", "of the peak", formula), rows, words=(0, 3))
