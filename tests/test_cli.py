@@ -9,8 +9,9 @@ import pytest
 import typer
 
 import playbook as pb
-from playbook.cli import options, run_command
+from playbook.cli import complain, expected, options, run_command
 from playbook.cli.run import read_levers
+from playbook.runtime.errors import Failure
 from playbook.spec import Layout, Lora, Workload
 
 ROOT = Path(pb.__file__).parents[1]
@@ -277,3 +278,14 @@ def test_a_command_in_the_shell_ends_with_its_status():
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_failed_rank_is_told_in_its_first_line_and_a_fault_of_ours_is_not_hidden(capsys):
+    failure = Failure(
+        job="tp by hand", rank=3, ranks=4, cause="killed by SIGKILL", phase="backward", traceback="long"
+    )
+    assert complain(str(expected(pb.RankFailed(failure)))) == 2
+    line = "playbook: rank 3 of 4 failed in tp by hand, phase 'backward': killed by SIGKILL\n"
+    assert capsys.readouterr().err == line
+    assert expected(KeyError("ours")) is None
+    assert expected(NotImplementedError()) is None
