@@ -11,7 +11,7 @@ from playbook.program.step import Program
 from playbook.program.walk import MemoryWalk
 from playbook.spec import Scenario
 from playbook.spec.cluster import MIB
-from playbook.stages import blocks_of, context, program_of, rank_memories
+from playbook.stages import blocks_of, context, program_of, rank_memories, templates
 from playbook.tables import TERMS, table
 
 if TYPE_CHECKING:
@@ -103,19 +103,20 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
     The allocator's
     unused part is a band: 8 to 40 % of the peak were measured on H200, by allocation history.
     """
-    memories = rank_memories(s)
+    memories = rank_memories(s) if s.layout.pp > 1 else None
     if rank is None:
-        worst = int(np.argmax([memory.peak_bytes for memory in memories]))
+        worst = int(np.argmax([memory.peak_bytes for memory in memories])) if memories else 0
         rank = s.layout.rank(pp=worst)
     program = program_of(s, rank)
     walk = program.memory()
+    peaks = [memory.peak_bytes for memory in memories] if memories else [walk.peak_bytes]
     low, high = context(s).policy.reserved_share
     return TrainingMemory(
         scenario=s,
         walk=walk,
         terms=[*peak_terms(s, program, walk), *driver_terms(s, walk.peak_bytes, high)],
         worst_rank={"rank": rank, **s.layout.coordinates(rank)},
-        per_stage=[{"stage": stage, "peak_bytes": m.peak_bytes} for stage, m in enumerate(memories)],
+        per_stage=[{"stage": stage, "peak_bytes": peak} for stage, peak in enumerate(peaks)],
         reserved_low_bytes=int(walk.peak_bytes * (1 + low)),
     )
 
@@ -162,15 +163,13 @@ def symbolic_sizes(s: Scenario, program: Program) -> list[Polynomial]:
     sizes = []
     for number, numeric in program.stages.items():
         blocks = blocks_of(s, number, ctx)
-        for kind in range(len(numeric.unique)):
-            first = int(np.flatnonzero(numeric.kinds == kind)[0])
-            sizes += [constant(tensor.bytes) for tensor in blocks[first].tensors]
+        sizes += [constant(tensor.bytes) for first in numeric.first_of for tensor in blocks[first].tensors]
     return sizes
 
 
 def whole_model(s: Scenario) -> Polynomial:
     """Parameters of the whole model as a polynomial."""
-    blocks = blocks_of(s, 0, context(s, symbolic=True))
+    blocks = templates(s, 0, context(s, symbolic=True))
     return sum((constant(block.numel) for block in blocks), constant(0))
 
 

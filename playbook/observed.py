@@ -81,10 +81,10 @@ def observed_in(source: Any, rank: int) -> Observed:
         return of_ids(source)
     if hasattr(source, "columns") and hasattr(source, "itertuples"):
         return of_tables(source, None, rank)
-    if hasattr(source, "memory") and hasattr(source, "traffic"):
-        return of_tables(source.traffic, source.memory, rank)
     if hasattr(source, "payloads"):
         return of_trace(source)
+    if hasattr(source, "memory") and hasattr(source, "traffic"):
+        return of_tables(source.traffic, source.memory, rank)
     if isinstance(source, Iterable) and not isinstance(source, str):
         return of_ids(dict.fromkeys(map(str, source), 0))
     raise TypeError(

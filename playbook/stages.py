@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from playbook.frameworks import policy
-from playbook.program.assemble import Run, accumulate, assemble
+from playbook.program.assemble import assemble
 from playbook.program.block import At, Block, Tensor, Weight
 from playbook.program.lay import Stage
+from playbook.program.order import Run, accumulate
 from playbook.program.passes import Blocks, Plan
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute

@@ -6,11 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from playbook.program.block import Tensor
 from playbook.program.ids import PHASES
-from playbook.program.lay import Ints, Rows, Stage
+from playbook.program.lay import Stage
+from playbook.program.order import Ints
+from playbook.program.segment import Rows
+from playbook.tables import TERMS
 
 if TYPE_CHECKING:
     from playbook.program.traffic import Traffic
@@ -19,14 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Tensors of the whole step: rows of birth and death, bytes, and the index of the term and of the
-    template."""
+    """Tensors of the whole step: rows of birth and death, and the template of each.
+
+    A tensor is gone after the end of its row of death; the number of rows means that it stays.
+    """
 
     birth: Ints
     death: Ints
-    """Row after whose end the tensor is gone; the number of rows if it stays."""
-    bytes: Ints
-    term: Ints
     template: Ints
 
 
@@ -40,14 +41,14 @@ class Program:
         Name for the tables.
     rank
         The rank.
-    rows, microbatch
-        Operations, and the micro-batch of each (−1: the optimizer step).
+    bank, index
+        Distinct rows of the rank's stages, and which of them each row of the step is.
+    microbatch
+        Micro-batch of each row (−1: the optimizer step).
     owners, ops, streams
         Names that the rows' columns index.
     held
         Tensors.
-    templates
-        Tensor templates that `held.template` indexes.
     stages
         What was laid, by number.
     axes
@@ -56,18 +57,38 @@ class Program:
 
     scenario: str
     rank: int
-    rows: Rows
+    bank: Rows
+    index: Ints
     microbatch: Ints
     owners: tuple[str, ...]
     ops: tuple[str, ...]
     streams: tuple[str, ...]
     held: Held
-    templates: tuple[Tensor, ...]
     stages: Mapping[int, Stage]
     axes: Mapping[str, int]
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.index)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Operations, one array a column."""
+        return Rows(**{name: getattr(self.bank, name)[self.index] for name in Rows.__dataclass_fields__})
+
+    @cached_property
+    def templates(self) -> tuple[Tensor, ...]:
+        """Tensor templates that `held.template` indexes."""
+        return tuple(tensor for stage in self.stages.values() for tensor in stage.templates)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Bytes of each tensor."""
+        return np.array([t.bytes for t in self.templates], dtype=np.int64)[self.held.template]
+
+    @cached_property
+    def terms(self) -> Ints:
+        """Term of each tensor, as an index into the tables' terms."""
+        return np.array([TERMS.index(t.term) for t in self.templates], dtype=np.int64)[self.held.template]
 
     @cached_property
     def occurrence(self) -> Ints:
@@ -98,11 +119,12 @@ class Program:
 
     def owner(self, row: int) -> str:
         """Module path of a row's owner."""
-        return owner_text(int(self.rows.layer[row]), self.owners[self.rows.owner[row]])
+        place = self.index[row]
+        return owner_text(int(self.bank.layer[place]), self.owners[self.bank.owner[place]])
 
     def phase(self, row: int) -> str:
         """Phase letter of a row."""
-        return PHASES[self.rows.phase[row]]
+        return PHASES[self.bank.phase[self.index[row]]]
 
     def id(self, row: int) -> str:
         """Id of one row."""
@@ -141,9 +163,9 @@ class Program:
         return sum_traffic(self)
 
     @property
-    def flops(self) -> float:
+    def flops(self) -> int:
         """Floating-point operations of the step on this rank."""
-        return float(self.rows.flops.sum())
+        return int(self.rows.flops.sum())
 
 
 def owner_text(layer: int, owner: str) -> str:
@@ -157,8 +179,3 @@ def owner_text(layer: int, owner: str) -> str:
     if layer < 0:
         return owner
     return f"layers.{layer}.{owner}" if owner else f"layers.{layer}"
-
-
-def take(rows: Rows, index: NDArray[np.int64]) -> Rows:
-    """Select rows by index."""
-    return Rows(**{name: getattr(rows, name)[index] for name in Rows.__dataclass_fields__})

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from playbook.program.assemble import STATE, STEP, Run, flags, runs_now
-from playbook.program.lay import SEGMENTS, WHEN, Ints, Stage
+from playbook.program.lay import Stage
+from playbook.program.order import ONCE, SEGMENTS, STATE, STEP, Ints, Run, flags, runs_now
 from playbook.program.walk import terms_of
 from playbook.tables import TERMS
 
@@ -72,7 +72,7 @@ def summarise(stage: Stage, segment: str, first: bool = True, last: bool = True)
     tensors, code = stage.tensors, SEGMENTS.index(segment)
     rows = stage.rows[segment]
     kept = np.flatnonzero(runs_now(rows.when, first, last)) if segment != "O" else np.arange(len(rows))
-    step = tensors.when == WHEN.index("step")
+    step = tensors.when == ONCE
     now = runs_now(tensors.when, first, last) & ~step
     stays = tensors.birth_segment == STATE
     born = (tensors.birth_segment == code) & (now | (step & first))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from playbook.program.ids import PHASES
-from playbook.program.lay import Ints
+from playbook.program.order import Ints
 from playbook.program.step import Program
 from playbook.tables import AXES, table
 
@@ -45,7 +45,7 @@ class Traffic:
     @property
     def payload(self) -> Ints:
         """Payload bytes of each communicating row."""
-        return self.program.rows.payload[self.index]
+        return self.program.bank.payload[self.program.index[self.index]]
 
     @property
     def wire(self) -> np.ndarray:
@@ -58,7 +58,7 @@ class Traffic:
         return WIRE[op](self.program.axes.get(axis, 1))
 
     def _names(self, row: int) -> tuple[str, str]:
-        op, _, axis = self.program.ops[self.program.rows.op[row]].partition("@")
+        op, _, axis = self.program.ops[self.program.bank.op[self.program.index[row]]].partition("@")
         return op, axis
 
     def select(
@@ -124,4 +124,4 @@ class Traffic:
 
 def sum_traffic(program: Program) -> Traffic:
     """Find the rows of a program that communicate."""
-    return Traffic(program=program, index=np.flatnonzero(program.rows.axis >= 0))
+    return Traffic(program=program, index=np.flatnonzero((program.bank.axis >= 0)[program.index]))

@@ -44,22 +44,30 @@ class MemoryWalk:
     ----------
     program
         What was walked.
-    levels
-        Bytes while each row runs, rows × terms.
-    after
-        Bytes between steps, by term: what never dies.
+    totals
+        Bytes while each row runs.
     """
 
     program: Program
-    levels: NDArray[np.float64]
-    after: NDArray[np.float64]
+    totals: NDArray[np.float64]
 
     term_names = TERMS
 
     @cached_property
-    def totals(self) -> NDArray[np.float64]:
-        """Bytes while each row runs."""
-        return self.levels.sum(axis=1)
+    def levels(self) -> NDArray[np.float64]:
+        """Bytes while each row runs, rows × terms."""
+        return self.at(np.arange(len(self.totals)))
+
+    def at(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Bytes by term while each of some rows runs; rows in ascending order."""
+        held, terms = self.program.held, len(TERMS)
+        size = (len(rows) + 1) * terms
+        codes, sizes = self.program.terms, self.program.sizes
+        births = np.searchsorted(rows, held.birth, side="left") * terms + codes
+        deaths = np.searchsorted(rows, held.death, side="right") * terms + codes
+        change = np.bincount(births, weights=sizes, minlength=size)
+        change -= np.bincount(deaths, weights=sizes, minlength=size)
+        return np.asarray(np.cumsum(change.reshape(-1, terms)[:-1], axis=0), dtype=np.float64)
 
     @cached_property
     def peak_row(self) -> int:
@@ -71,15 +79,22 @@ class MemoryWalk:
         """Most bytes at any row."""
         return int(self.totals[self.peak_row])
 
-    @property
+    @cached_property
     def terms(self) -> dict[str, int]:
         """Bytes by term at the peak; they add up to it."""
-        return terms_of(self.levels[self.peak_row])
+        return self.terms_at(self.peak_row)
+
+    def terms_at(self, row: int) -> dict[str, int]:
+        """Bytes by term while a row runs."""
+        return terms_of(self.at(np.array([row]))[0])
 
     @property
     def state(self) -> dict[str, int]:
-        """Bytes by term between steps."""
-        return terms_of(self.after)
+        """Bytes by term between steps: what never dies."""
+        stays = self.program.held.death >= len(self.program)
+        sizes = np.where(stays, self.program.sizes, 0)
+        sums = np.bincount(self.program.terms, weights=sizes, minlength=len(TERMS))
+        return terms_of(np.asarray(sums, dtype=np.float64))
 
     @property
     def instant(self) -> str:
@@ -101,7 +116,7 @@ class MemoryWalk:
     def left_after(self, row: int) -> int:
         """Bytes that are left once a row has ended and what dies with it is gone."""
         held = self.program.held
-        return int(held.bytes[(held.birth <= row) & (held.death > row)].sum())
+        return int(self.program.sizes[(held.birth <= row) & (held.death > row)].sum())
 
     def peak_of(self, phase: str, microbatch: int | None = None) -> int:
         """Most bytes at any row of a phase (recompute counts as backward)."""
@@ -120,7 +135,7 @@ class MemoryWalk:
         return Curve(
             labels=[block_name(self.row_owner(row)) for row in picked],
             phases=[self.row_phase(row) for row in picked],
-            levels=self.levels[picked],
+            levels=self.at(np.array(picked)),
             peak_index=picked.index(self.peak_row),
         )
 
@@ -137,14 +152,10 @@ class MemoryWalk:
 
 def walk(program: Program) -> MemoryWalk:
     """Walk a program: births at the start of a row, deaths after its end, one cumulative sum."""
-    held, rows, terms = program.held, len(program), len(TERMS)
-    size = (rows + 2) * terms
-    born = np.bincount(held.birth * terms + held.term, weights=held.bytes, minlength=size)
-    gone = np.bincount((held.death + 1) * terms + held.term, weights=held.bytes, minlength=size)
-    change = (born[: rows * terms] - gone[: rows * terms]).reshape(rows, terms)
-    stays = np.bincount(held.term, weights=np.where(held.death >= rows, held.bytes, 0), minlength=terms)
-    levels = np.asarray(np.cumsum(change, axis=0, out=change), dtype=np.float64)
-    return MemoryWalk(program=program, levels=levels, after=stays.astype(np.float64))
+    held, rows = program.held, len(program)
+    change = np.bincount(held.birth, weights=program.sizes, minlength=rows + 2)
+    change -= np.bincount(held.death + 1, weights=program.sizes, minlength=rows + 2)
+    return MemoryWalk(program=program, totals=np.asarray(np.cumsum(change)[:rows], dtype=np.float64))
 
 
 def terms_of(level: NDArray[np.float64]) -> dict[str, int]:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from playbook.program.assemble import Run, accumulate, assemble
+from playbook.program.assemble import assemble
 from playbook.program.block import END, START, At, Block, Op, Tensor, rows
 from playbook.program.lay import Stage
+from playbook.program.order import Run, accumulate
 
 
 def ends():

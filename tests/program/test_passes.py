@@ -124,7 +124,7 @@ def test_births_precede_deaths_and_the_step_leaves_nothing_behind(framework, lay
     state = held.death >= end
     assert (held.birth[state] == 0).all()
     after = program.memory().left_after(end - 1)
-    assert after == held.bytes[state].sum()
+    assert after == program.sizes[state].sum()
 
 
 @settings(max_examples=30, deadline=None)

@@ -11,7 +11,7 @@ def naive(program):
     levels = np.zeros((len(program), len(TERMS)))
     for row in range(len(program)):
         alive = (held.birth <= row) & (held.death >= row)
-        np.add.at(levels[row], held.term[alive], held.bytes[alive])
+        np.add.at(levels[row], program.terms[alive], program.sizes[alive])
     return levels
 
 
