@@ -1,0 +1,247 @@
+"""Training memory on one GPU.
+
+State under each ZeRO stage, and one step over time, against what the driver reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playbook.pictures.memory_words import bar_words, headline, instant_words, step_title, table_rows
+from playbook.pictures.words import counted
+from playbook.predict import TrainingMemory, ZeroState, training_memory, zero_states
+from playbook.spec import Layout, Model, Scenario, Workload, model
+from playbook.spec.cluster import smallest_cluster
+from playbook.tables import TERMS
+from playbook.units import gb, thousands
+
+if TYPE_CHECKING:
+    from playbook.pictures.memory_run import MeasuredMemory
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "parameters": ("parameters",),
+    "optimizer": ("optimizer", "master_weights"),
+    "gradients": ("gradients",),
+    "activations": ("activations", "kv_cache"),
+    "unsharded": ("unsharded",),
+    "temporary": ("temporary", "workspace"),
+    "communication": ("communication_buffers",),
+    "logits": ("logits",),
+}
+"""Colours of a picture from the axis up, and the terms each stands for."""
+LEVELS = 65535
+"""A level is sent as a part of the highest one, in so many steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView:
+    """What is looked at: a scenario, its memory, and the state of one rank under each ZeRO stage."""
+
+    scenario: Scenario
+    memory: TrainingMemory
+    states: tuple[ZeroState, ...]
+    note: str = ""
+    """Why the step is drawn by the textbook and not by the framework asked for; empty if it is not."""
+
+    @property
+    def model(self) -> Model:
+        """The model that is trained."""
+        return self.scenario.model
+
+    @property
+    def zero(self) -> int:
+        """ZeRO stage whose step is drawn."""
+        return self.scenario.layout.zero
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Memory of the GPU as its driver reports it."""
+        return self.scenario.cluster.gpu.memory_bytes
+
+
+def memory_view(
+    model_name: str,
+    *,
+    ranks: int,
+    zero: int,
+    sequence: int,
+    micro_batch: int,
+    recipe: str,
+    recompute: str,
+    framework: str,
+    gpu: str,
+) -> MemoryView:
+    """Predict a data-parallel step.
+
+    Parameters
+    ----------
+    model_name
+        Preset, or path of a configuration.
+    ranks, zero
+        Data-parallel ranks N and the ZeRO stage of the step.
+    sequence, micro_batch, recipe, recompute
+        As in `playbook.Workload`.
+    framework
+        Whose buffers are counted. Where it has no such stage or recipe the textbook stands in, and `note`
+        says so.
+    gpu
+        GPU preset.
+
+    Raises
+    ------
+    ValueError
+        For values that no scenario can have.
+    """
+    made = Scenario(
+        _model(model_name),
+        Workload(sequence=sequence, micro_batch=micro_batch, recipe=recipe, recompute=recompute),
+        Layout(dp=ranks, zero=zero),
+        smallest_cluster(ranks, gpu),
+        framework=framework,
+    )
+    states = zero_states(made.model, made.recipe, ranks)
+    try:
+        return MemoryView(scenario=made, memory=training_memory(made), states=states)
+    except ValueError as refused:
+        if framework == "textbook":
+            raise
+        plain = Scenario(made.model, made.workload, made.layout, made.cluster, framework="textbook")
+        return MemoryView(scenario=plain, memory=training_memory(plain), states=states, note=str(refused))
+
+
+@lru_cache(maxsize=64)
+def _model(name: str) -> Model:
+    return model(name)
+
+
+def memory_picture(view: MemoryView, measured: MeasuredMemory | None = None) -> dict[str, Any]:
+    """Picture data of one scenario.
+
+    Parameters
+    ----------
+    view
+        What `memory_view` made.
+    measured
+        Trace of this scenario and real step of a small one, as far as there are.
+    """
+    layout = view.scenario.layout
+    return {
+        "kick": f"{view.model.name} · {counted(layout.dp, 'rank')} · training",
+        "headline": headline(view),
+        "bars": _bars(view),
+        "step": _step(view, measured),
+        "table": table_rows(view, measured),
+        "foot": "GB = 10⁹ bytes · capacity: what the driver reports",
+    }
+
+
+def group_bytes(terms: Mapping[str, float]) -> dict[str, float]:
+    """Bytes by colour of a picture from bytes by term.
+
+    What lies outside the allocator's hands is left out.
+    """
+    return {group: sum(terms.get(term, 0) for term in members) for group, members in GROUPS.items()}
+
+
+def _bars(view: MemoryView) -> dict[str, Any]:
+    recipe = view.scenario.recipe
+    optimizer = "optimizer with master weights" if recipe.master_bytes else "optimizer"
+    rule = (
+        f"parameters {recipe.parameter_bytes} B, gradients {recipe.gradient_bytes} B, "
+        f"{optimizer} {recipe.optimizer_bytes} B per parameter"
+    )
+    gpu = view.scenario.cluster.gpu
+    return {
+        "title": [f"Model state per rank, {thousands(view.scenario.layout.dp)} ranks", rule],
+        "capacity": gpu.memory_bytes,
+        "capacity_words": f"{gpu.name.upper()} {gb(gpu.memory_bytes)}",
+        "rows": [_bar(state, view) for state in view.states],
+        "chosen": view.zero,
+    }
+
+
+def _bar(state: ZeroState, view: MemoryView) -> dict[str, Any]:
+    return {
+        **bar_words(state, view.capacity_bytes),
+        "copied": _parts(state.copied),
+        "shared": _parts(state.shared),
+        "total": state.total_bytes,
+    }
+
+
+def _parts(terms: Mapping[str, int]) -> list[list[Any]]:
+    """Colour, bytes and their text, in the order of a bar: parameters, gradients, optimizer."""
+    grouped = group_bytes(terms)
+    return [
+        [name, size, gb(size).split("\N{THIN SPACE}GB")[0]]
+        for name in ("parameters", "gradients", "optimizer")
+        if (size := grouped[name])
+    ]
+
+
+def _step(view: MemoryView, measured: MeasuredMemory | None) -> dict[str, Any]:
+    curve = view.memory.walk.curve(160)
+    levels = grouped_levels(curve.levels)
+    highest = float(levels.max())
+    names, owners = _owners(curve.labels)
+    peak = {group: gb(size) for group, size in group_bytes(view.memory.walk.terms).items()}
+    traced = measured.traced_peak_bytes if measured else None
+    return {
+        "title": step_title(view),
+        "terms": list(GROUPS),
+        "highest": highest,
+        "levels": np.rint(levels / highest * LEVELS).astype("<u2").tobytes() if highest else b"",
+        "phases": "".join(curve.phases),
+        "names": names,
+        "owners": owners.astype("<i2").tobytes(),
+        "spans": _spans(curve.phases, curve.labels),
+        "peak": curve.peak_index,
+        "peak_words": f"peak {gb(view.memory.peak_bytes)}: {instant_words(view.memory.instant)}",
+        "at_peak": [peak[group].split("\N{THIN SPACE}GB")[0] for group in GROUPS],
+        "traced": traced,
+    }
+
+
+def grouped_levels(levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum levels of terms (points × `TERMS`) to levels of colours (points × `GROUPS`)."""
+    return np.stack(
+        [levels[:, [TERMS.index(term) for term in members]].sum(axis=1) for members in GROUPS.values()],
+        axis=1,
+    )
+
+
+def _owners(labels: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """Blocks as numbers: a layer as itself, another as −1 − its place in the list of names."""
+    names = sorted({label for label in labels if not label.startswith("layers.")})
+    numbers = [
+        int(label.split(".")[1]) if label.startswith("layers.") else -1 - names.index(label)
+        for label in labels
+    ]
+    return names, np.array(numbers, dtype=np.int64)
+
+
+def _spans(phases: Sequence[str], labels: Sequence[str]) -> list[list[Any]]:
+    """Words, first and last point of each stretch of one phase; recompute counts as backward."""
+    spans: list[tuple[str, int, int]] = []
+    for place, phase in enumerate(phases):
+        kind = "B" if phase == "R" else phase
+        if spans and spans[-1][0] == kind:
+            spans[-1] = (kind, spans[-1][1], place)
+        else:
+            spans.append((kind, place, place))
+    words = {"F": "forward", "B": "backward", "O": "optimizer"}
+    return [
+        [words.get(kind, kind) + _layers(labels[first : last + 1]), first, last]
+        for kind, first, last in spans
+    ]
+
+
+def _layers(labels: Sequence[str]) -> str:
+    layers = [label.split(".")[1] for label in labels if label.startswith("layers.")]
+    return f", layer {layers[0]} → {layers[-1]}" if layers and layers[0] != layers[-1] else ""

@@ -1,0 +1,177 @@
+"""A real step's memory beside formula and trace.
+
+Which small scenario stands in, and the three peaks by term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from playbook.pictures.memory_words import instant_words, stage_name
+from playbook.pictures.words import counted, difference, row
+from playbook.predict import training_memory
+from playbook.spec import Scenario
+from playbook.strategies import plan
+from playbook.units import size, thousands
+
+MOST_RANKS = 8
+MOST_SEQUENCE = 512
+STRATEGIES = {0: "ddp", 3: "fsdp2"}
+"""ZeRO stages that run on real ranks, and the strategy that does."""
+STATE_TERMS = ("parameters", "gradients", "optimizer", "master_weights")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """The small scenario that real ranks run in place of the one shown."""
+
+    strategy: str
+    levers: Mapping[str, Any]
+    """What the strategy's run is given beside its ranks."""
+    scenario: Scenario
+    """What is run, and what its formula and trace are of."""
+    words: str
+
+
+def stand_in(shown: Scenario) -> StandIn:
+    """Choose what to run: `toy-15m` on few ranks, with strategy, recompute and recipe as shown.
+
+    Raises
+    ------
+    ValueError
+        If no strategy with this ZeRO stage runs on real ranks.
+    """
+    zero = shown.layout.zero
+    if zero not in STRATEGIES:
+        raise ValueError(f"zero={zero} does not run on real ranks yet; use zero=0 (DDP) or zero=3 (FSDP2)")
+    strategy = STRATEGIES[zero]
+    ranks = min(shown.layout.dp, 4) if shown.layout.dp > MOST_RANKS else max(shown.layout.dp, 2)
+    levers = {
+        "model": "toy-15m",
+        "sequence": min(shown.workload.sequence, MOST_SEQUENCE),
+        "micro_batch": min(shown.workload.micro_batch, 4),
+        "recompute": "full" if shown.workload.recompute == "full" else "none",
+        "recipe": _recipe(strategy, shown.workload.recipe),
+    }
+    where = f"toy-15m, {stage_name(zero)} on {counted(ranks, 'rank')}"
+    words = f"{where}, sequence {thousands(levers['sequence'])}, {levers['recipe']}"
+    return StandIn(
+        strategy=strategy, levers=levers, scenario=plan(strategy).scenario(ranks, **levers), words=words
+    )
+
+
+def _recipe(strategy: str, shown: str) -> str:
+    """The recipe shown if PyTorch has it for this strategy, else FP32."""
+    able = ("fp32", "bf16", "sgd", "fsdp2-mixed") if strategy == "fsdp2" else ("fp32", "bf16", "sgd")
+    return shown if shown in able else "fp32"
+
+
+def predicted(chosen: StandIn) -> MeasuredMemory:
+    """A stand-in's formula, before anything ran."""
+    return MeasuredMemory(stand_in=chosen, formula=dict(_terms(chosen.scenario)))
+
+
+@lru_cache(maxsize=32)
+def _terms(scenario: Scenario) -> tuple[tuple[str, int], ...]:
+    return tuple(training_memory(scenario).walk.terms.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredMemory:
+    """Trace of the scenario shown, and formula, trace and real step of the stand-in, as far as there are."""
+
+    stand_in: StandIn | None = None
+    formula: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by term at the stand-in's peak."""
+    traced: Mapping[str, int] = field(default_factory=dict)
+    measured: Mapping[str, int] = field(default_factory=dict)
+    instant: str = ""
+    source: str = ""
+    traced_peak_bytes: int | None = None
+    """Peak of the scenario shown, traced."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The stand-in's peak: formula, traced, measured, difference."""
+        assert self.stand_in is not None
+        peaks = {
+            name: sum(terms.values())
+            for name, terms in (
+                ("formula", self.formula),
+                ("traced", self.traced),
+                ("measured", self.measured),
+            )
+            if terms
+        }
+        cells = {name: size(peak) for name, peak in peaks.items()}
+        return row(
+            "peak of a real step",
+            self.stand_in.words,
+            formula=cells.get("formula"),
+            traced=cells.get("traced", "not traced"),
+            measured=cells.get("measured", "not run"),
+            difference=difference(peaks.get("measured"), peaks.get("formula")),
+        )
+
+    def with_trace(self, traced: Mapping[str, int]) -> MeasuredMemory:
+        """The same with the stand-in's trace."""
+        return replace(self, traced=dict(traced))
+
+
+def measured_data(run: MeasuredMemory) -> dict[str, Any]:
+    """The three peaks of the stand-in as bars, for a view."""
+    from playbook.pictures.memory import group_bytes
+
+    rows = [
+        (source, terms)
+        for source, terms in (("formula", run.formula), ("traced", run.traced), ("measured", run.measured))
+        if terms
+    ]
+    if not run.measured or run.stand_in is None:
+        return {}
+    return {
+        "title": [
+            "A real step",
+            f"{run.stand_in.words}; peak by term{f', {instant_words(run.instant)}' if run.instant else ''}",
+        ],
+        "source": run.source,
+        "rows": [
+            {
+                "source": source,
+                "words": size(sum(terms.values())),
+                "difference": difference(sum(terms.values()), sum(run.formula.values()))
+                if source != "formula"
+                else "",
+                "parts": [
+                    [group, amount, size(amount)] for group, amount in group_bytes(terms).items() if amount
+                ],
+            }
+            for source, terms in rows
+        ],
+    }
+
+
+def with_run(known: MeasuredMemory, returned: Sequence[Mapping[str, Any]], source: str) -> MeasuredMemory:
+    """The same with the peak by term of the rank that had the highest.
+
+    Parameters
+    ----------
+    known
+        What is known of the stand-in.
+    returned
+        What `playbook.runtime.strategy_run.run_on_rank` returned, by rank.
+    source
+        One of `playbook.tables.SOURCES`.
+    """
+    worst = max((value["memory"] for value in returned), key=lambda memory: memory["peak_bytes"])
+    terms = worst["terms"]
+    pairs = terms.items() if isinstance(terms, Mapping) else [(one["term"], one["bytes"]) for one in terms]
+    return replace(
+        known,
+        measured={name: int(amount) for name, amount in pairs},
+        instant=str(worst["instant"]),
+        source=source,
+    )

@@ -1,0 +1,105 @@
+"""Words that several pictures share: counted nouns, sizes of buffers, rows of the comparison table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from playbook.units import THIN, percent, significant, thousands
+
+BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+EQUAL = 5e-4
+"""Relative difference below which two numbers are called equal."""
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Number and noun, in the plural unless it is one.
+
+    Examples
+    --------
+    >>> counted(1, "rank"), counted(8, "micro-batch", "micro-batches")
+    ('1 rank', '8 micro-batches')
+    """
+    return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def micro_batches(number: float) -> str:
+    """Number of micro-batches, in words that also suit halves.
+
+    Examples
+    --------
+    >>> micro_batches(1), micro_batches(5.5)
+    ('1 micro-batch', '5.5 micro-batches')
+    """
+    return f"{short(number)} micro-batch{'' if number == 1 else 'es'}"
+
+
+def in_words(number: int) -> str:
+    """Small counts as words, others in digits."""
+    return NUMBERS[number] if 0 <= number < len(NUMBERS) else thousands(number)
+
+
+def buffer_size(size_bytes: float, digits: int = 4) -> str:
+    """Bytes in the binary unit that fits, in so many digits at most, as buffers are named.
+
+    Examples
+    --------
+    >>> buffer_size(1_572_864), buffer_size(262_144), buffer_size(0)
+    ('1.5 MiB', '256 KiB', '0 B')
+    """
+    value, unit = float(size_bytes), 0
+    while abs(value) >= 1024 and unit < len(BINARY) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{short(value, digits)} {BINARY[unit]}"
+
+
+def short(value: float, digits: int = 3) -> str:
+    """As few digits as the number needs, at most `digits` significant ones.
+
+    Examples
+    --------
+    >>> short(33.0), short(33.42), short(0.5)
+    ('33', '33.4', '0.5')
+    """
+    if value == round(value) and abs(value) < 10**6:
+        return thousands(round(value))
+    text = significant(value, digits)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def difference(measured: float | None, predicted: float | None) -> str:
+    """Measured against predicted: "0 ✓" if equal, else signed per cent; empty if one is missing."""
+    if measured is None or predicted is None:
+        return ""
+    if measured == predicted:
+        return "0 ✓"
+    return percent(measured / predicted - 1, signed=True) if predicted else ""
+
+
+def points(measured: float, predicted: float) -> str:
+    """Difference of two shares, in percentage points.
+
+    Examples
+    --------
+    >>> points(0.328, 0.273)
+    '+5.5 points'
+    """
+    return f"{percent(measured - predicted, signed=True).split(THIN)[0]} points"
+
+
+def row(label: str, note: str = "", **cells: Any) -> dict[str, Any]:
+    """One row of the comparison table.
+
+    Cells are `formula`, `traced`, `measured` and `difference`, as text.
+    """
+    return {
+        "label": label,
+        **({"note": note} if note else {}),
+        **{name: cell for name, cell in cells.items() if cell},
+    }
+
+
+def sources(**named: str) -> Mapping[str, str]:
+    """Exact source of each column of the comparison table, shown on hover."""
+    return {name: source for name, source in named.items() if source}
