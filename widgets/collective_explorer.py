@@ -1,0 +1,163 @@
+"""CollectiveExplorer: who sends which chunk to whom, step by step, and what it costs.
+
+Then the same on real ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import traitlets as T
+
+from playbook.collectives import OPERATIONS, algorithms
+from playbook.pictures.collective import SIZES, collective_copies, collective_picture, collective_view
+from playbook.pictures.collective_run import (
+    MeasuredCollective,
+    measured_collective,
+    measured_data,
+    run_levers,
+    with_step,
+)
+from playbook.spec import Link, cluster
+from widgets.controls import segments, select, slider
+from widgets.pool import Task
+from widgets.running import RunningExplorer
+from widgets.stills import collective_png
+
+if TYPE_CHECKING:
+    from playbook.pictures.collective import CollectiveView
+    from playbook.runtime.run import Run
+
+RANKS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
+LINKS = (("nvlink", "H100 NVLink, 450 GB/s"), ("network", "network, 400 Gb/s"))
+NOTE = (
+    "Run shows real tensors step by step; Sweep times seven sizes. gloo on this CPU: order and bytes, "
+    "not a GPU's speed."
+)
+FIT = ("fit", "fit of this sweep")
+
+
+class CollectiveExplorer(RunningExplorer):
+    """A collective by one algorithm: chunks on ranks, and time against the size of the buffer."""
+
+    CONTROLS = ("op", "algorithm", "ranks", "size_bytes", "cost_from")
+    VIEW = "collective"
+
+    op = T.Unicode("all_reduce", help="What the ranks want to achieve.").tag(
+        sync=True, control=select("Operation", [(name, one.words) for name, one in OPERATIONS.items()])
+    )
+    algorithm = T.Unicode("ring", help="How they do it.").tag(
+        sync=True, control=segments("Algorithm", [(name, name) for name in algorithms()])
+    )
+    ranks = T.Int(4, help="Processes in the group.").tag(sync=True, control=slider("Ranks", RANKS))
+    size_bytes = T.Int(2**20, help="The full buffer S of nccl-tests, in bytes.").tag(
+        sync=True, control=slider("Buffer per rank", SIZES, "bytes")
+    )
+    cost_from = T.Unicode("nvlink", help="Latency and bandwidth that the time is computed from.").tag(
+        sync=True, control=select("Cost from", LINKS)
+    )
+    step = T.Int(
+        None, allow_none=True, help="Step shown; 0 is before the first, None the one to show first."
+    ).tag(sync=True)
+
+    def __init__(self, op: str = "all_reduce", **given: Any) -> None:
+        self._view: CollectiveView | None = None
+        self._ran: MeasuredCollective | None = None
+        self._timed = self._sizes = 0
+        super().__init__(op=op, **given)
+        self.observe(self.put, names=["step"])
+
+    def draw(self) -> dict[str, Any]:
+        """Picture of the step shown, with what real ranks held and took if they ran this collective."""
+        link, words = self.link()
+        view = collective_view(self.op, self.algorithm, self.ranks, self.size_bytes, self.step, link, words)
+        self._view = view
+        ran = self._ran if self._ran and self._ran.one == view.one else None
+        return {
+            "picture": collective_picture(view, ran),
+            "measured": measured_data(ran, view.link, view.step) if ran else {},
+            "actions": [
+                {
+                    "name": "run",
+                    "label": f"Run on {self.ranks} ranks",
+                    "help": "The ranks' real tensors, step by step",
+                },
+                {
+                    "name": "sweep",
+                    "label": "Sweep",
+                    "help": "Time buffers of 1 KiB to 4 MiB, and fit latency and bandwidth",
+                },
+            ],
+            "note": ran.note if ran else NOTE,
+        }
+
+    def link(self) -> tuple[Link, str]:
+        """Link that costs are computed from, and its name."""
+        if self.cost_from == "fit":
+            if self._ran is None or self._ran.fit is None:
+                raise ValueError(
+                    "cost_from='fit': nothing was timed yet; press Sweep, or use 'nvlink' or 'network'"
+                )
+            return self._ran.fit.link, "fit of this sweep"
+        node = cluster("1x8-h100")
+        links = {"nvlink": (node.intra, "H100 NVLink"), "network": (node.inter, "400 Gb/s network")}
+        if self.cost_from not in links:
+            raise ValueError(f"cost_from={self.cost_from!r}; use one of {', '.join((*links, 'fit'))}")
+        return links[self.cost_from]
+
+    def options(self) -> dict[str, Any]:
+        """Algorithms that can do the operation; the fit once there is one."""
+        able = [name for name, algorithm in algorithms().items() if self.op in algorithm.phases]
+        fitted = self._ran is not None and self._ran.fit is not None
+        return {
+            "algorithm": [[name, name] for name in able],
+            "cost_from": [list(one) for one in (*LINKS, *([FIT] if fitted else []))],
+        }
+
+    def task(self, name: str) -> Task:
+        """The collective step by step on small tensors, and this buffer, or a sweep of buffers.
+
+        On the clock.
+        """
+        assert self._view is not None
+        one, self._timed = self._view.one, 0
+        levers = run_levers(self._view, sweep=name == "sweep")
+        self._sizes = len(levers["sizes"])
+        self._ran = MeasuredCollective(one=one, source="measured:gloo")
+        what = f"{one.operation.words} by {one.algorithm}, chunk by chunk."
+        return Task(ranks=one.ranks, work=one.op, levers=levers, phases=("steps", "times"), what=what)
+
+    def take(self, events: Sequence[dict[str, Any]]) -> None:
+        """Put what ranks hold after a step into the cells."""
+        assert self._ran is not None
+        for event in events:
+            if event["kind"] == "step":
+                self._ran = with_step(self._ran, event["rank"], event["step"], event["values"])
+            elif event["kind"] == "phase" and event["name"].startswith("timing") and event["rank"] == 0:
+                self._timed += 1
+
+    def finish(self, run: Run) -> None:
+        """Take the times; after a sweep the formula's lines are drawn from its fit."""
+        assert self._ran is not None
+        self._ran = measured_collective(self._ran.one, run.values, self._ran.source)
+        if self._ran.fit is not None:
+            self.cost_from = "fit"
+
+    def progress(self) -> Sequence[float]:
+        """Part of the steps that all ranks took, and of the sizes timed."""
+        assert self._ran is not None
+        return [self._ran.steps_done, max(0, self._timed - 1) / max(1, self._sizes)]
+
+    def copies(self) -> dict[str, str]:
+        """The collective as Python, as command and as JSON."""
+        assert self._view is not None
+        return collective_copies(self._view)
+
+    def on_sweep(self, _: Any = None) -> None:
+        """Answer the Sweep button."""
+        self.run(button="sweep")
+
+    def png(self) -> bytes:
+        """The picture for viewers without a kernel."""
+        return collective_png(self.picture, self.measured)

@@ -1,0 +1,67 @@
+"""Descriptors of controls: what the front end draws for a synced trait.
+
+A trait becomes a control by its tag: ``Int(4).tag(sync=True, control=slider("Ranks", values=POWERS))``. The
+trait holds the value and the help text; the descriptor says how it looks. Explorers replace options that
+depend on other controls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Option = tuple[str, str]
+"""Value of the trait, and the words shown for it."""
+
+
+def slider(label: str, values: Iterable[float], show: str = "count") -> dict[str, Any]:
+    """Slider over `values` beside a field that takes any number.
+
+    `show` is ``count``, ``bytes``, ``seconds``.
+    """
+    return {"kind": "range", "label": label, "values": list(values), "show": show}
+
+
+def select(label: str, options: Sequence[Option]) -> dict[str, Any]:
+    """Drop-down list of one choice."""
+    return {"kind": "select", "label": label, "options": [list(option) for option in options]}
+
+
+def segments(label: str, options: Sequence[Option]) -> dict[str, Any]:
+    """Row of two to four choices of which one holds."""
+    return {"kind": "segments", "label": label, "options": [list(option) for option in options]}
+
+
+def checks(label: str, options: Sequence[Option]) -> dict[str, Any]:
+    """Several choices, each on or off; the trait is the list of those that are on."""
+    return {"kind": "checks", "label": label, "options": [list(option) for option in options]}
+
+
+def field(label: str) -> dict[str, Any]:
+    """One line of text."""
+    return {"kind": "text", "label": label}
+
+
+def descriptors(
+    traits: dict[str, Any], names: Iterable[str], options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Descriptors of an explorer's controls, in the order in which its class names them.
+
+    Parameters
+    ----------
+    traits
+        The explorer's traits by name.
+    names
+        Names of the control traits in order.
+    options
+        Replacements by control name: another list of options or values, or None to leave a control out.
+    """
+    made = []
+    for name in names:
+        shown = dict(traits[name].metadata["control"])
+        if name in options:
+            if options[name] is None:
+                continue
+            shown["values" if shown["kind"] == "range" else "options"] = options[name]
+        made.append({"name": name, "help": traits[name].help, **shown})
+    return made

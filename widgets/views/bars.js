@@ -1,0 +1,86 @@
+// Stacked horizontal bars: what is copied is tall, what is shared is low, the capacity is a line of ink.
+import { thousands } from './format.js';
+import { hatched, line, rect, svg, text, ticks } from './svg.js';
+
+const NAMES = 104, WORDS = 196, ROW = 40;
+const hues = { parameters: 'parameters', gradients: 'gradients', optimizer: 'optimizer' };
+
+export function scaleOf(bars, width, zoomed) {
+  const longest = Math.max(...bars.rows.map(row => row.total), bars.capacity), top = zoomed ? bars.capacity * 1.15 : longest * 1.005;
+  const left = NAMES, right = Math.max(left + 80, width - WORDS);
+  return { top, left, right, x: bytes => left + Math.min(bytes, top) / top * (right - left) };
+}
+
+function parts(row, at, y, s) {
+  let marks = '', x = s.left, sum = 0;
+  for (const [name, bytes, words] of row.copied) {
+    const from = s.x(sum), to = s.x(sum + bytes), wide = to - from;
+    marks += rect(from + 0.75, y + 1.75, Math.max(0.5, wide - 1.5), 25.5, 'tint', hues[name], { 'stroke-width': 1.5 });
+    if (wide > 7 * words.length + 10) marks += text(from + 7, y + 18.5, words, 's');
+    sum += bytes;
+    x = to;
+  }
+  for (const [name, bytes] of row.shared) {
+    const wide = Math.max(s.x(sum + bytes) - s.x(sum), 2.5);
+    marks += rect(x + 0.5, y + 18, Math.max(1.5, wide - 1), 9.2, 'tint', hues[name], { 'stroke-width': 1.5 });
+    sum += bytes;
+    x = Math.min(x + wide, s.right);
+  }
+  if (row.total > s.top) marks += text(s.right + 2, y + 19, '›', 'b');
+  return [marks, x];
+}
+
+function heads(row, s) {
+  const names = { parameters: 'parameters', gradients: 'gradients', optimizer: 'optimizer' };
+  let sum = 0, free = 0, marks = '';
+  for (const [name, bytes] of row.copied) {
+    const x = s.x(sum);
+    if (x >= free && x < s.right - 20) { marks += text(x + 1, 11, names[name], 'm s'); free = x + names[name].length * 6 + 8; }
+    sum += bytes;
+  }
+  return marks;
+}
+
+export function draw(bars, width, options = {}) {
+  const s = scaleOf(bars, width, options.zoomed), bottom = 18 + bars.rows.length * ROW, capacity = s.x(bars.capacity);
+  let marks = '';
+  for (const value of ticks(s.top / 1e9, 6)) {
+    const x = s.x(value * 1e9);
+    marks += line(x, 16, x, bottom - 2, 'grid');
+    if (Math.abs(x - capacity) > 46) marks += text(x, bottom + 13, thousands(value), 'm s c');
+  }
+  marks += text(width, bottom + 13, 'GB per rank', 'm s n') + heads(bars.rows[0], s);
+  bars.rows.forEach((row, i) => {
+    const y = 18 + i * ROW, [drawn, end] = parts(row, i, y, s), chosen = i === bars.chosen, other = options.pinned?.rows[i];
+    marks += text(0, y + 15, row.name, chosen ? 'b accent' : 'b') + text(0, y + 29, row.sub, 'm s') + drawn;
+    if (other) marks += rect(s.left, y + 0.5, s.x(other.total) - s.left, 28, 'ink', null, { 'stroke-width': 1.5 });
+    const past = Math.abs(end - capacity) < 8 || (end < capacity && capacity - end < 150) ? Math.max(end, capacity) : Math.max(end, other ? s.x(other.total) : 0);
+    const x = Math.min(past + 10, s.right + 12), gap = x + 8.2 * row.words.length + 8;
+    marks += text(x, y + 18.5, row.words, 'result') + text(gap, y + 18.5, row.parts, 'm');
+    if (row.fits) marks += text(gap + row.parts.length * 6.1 + 8, y + 18.5, '✓ state fits', 'fits');
+    else if (other) marks += text(gap + row.parts.length * 6.1 + 8, y + 18.5, `A ${other.words}`, 's');
+  });
+  marks += line(capacity, 15, capacity, bottom, 'ink', { 'stroke-width': 1.5 }) + text(capacity, bottom + 13, bars.capacity_words, 'b s c');
+  return svg(width, bottom + 18, marks);
+}
+
+// Peaks by term of one small scenario, as formula, trace and real ranks have them.
+export function peaks(real, width) {
+  const totals = real.rows.map(row => row.parts.reduce((sum, part) => sum + part[1], 0)), top = Math.max(...totals), left = NAMES, right = Math.max(left + 80, width - 190);
+  const x = bytes => left + bytes / top * (right - left);
+  let marks = '';
+  real.rows.forEach((row, i) => {
+    const y = 2 + i * 30;
+    let sum = 0;
+    marks += text(0, y + 16, row.source, i ? 'm' : 'm');
+    for (const [name, bytes, words] of row.parts) {
+      const from = x(sum), wide = Math.max(1.5, x(sum + bytes) - from - 1);
+      if (row.source === 'traced') marks += hatched(from + 0.5, y + 2.5, wide, 19, name);
+      else marks += rect(from + 0.5, y + 2.5, wide, 19, row.source === 'measured' ? 'full' : 'tint', name, row.source === 'measured' ? {} : { 'stroke-width': 1.2 });
+      if (row.source === 'formula' && wide > 6.3 * words.length + 8) marks += text(from + 6, y + 16, words, 's');
+      sum += bytes;
+    }
+    marks += text(x(sum) + 10, y + 17, row.words, 'b') + text(x(sum) + 16 + 7 * row.words.length, y + 17, row.difference, 'b s');
+  });
+  return svg(width, 6 + real.rows.length * 30, marks);
+}

@@ -1,0 +1,108 @@
+// Native inputs drawn from the descriptors that Python sends; each writes one synced trait.
+import { escape, parse, show } from './format.js';
+
+let made = 0;
+
+// Where a value lies on a slider whose positions are `values`: the nearest one.
+export function nearest(values, value) {
+  let best = 0;
+  values.forEach((v, i) => { if (Math.abs(v - value) < Math.abs(values[best] - value)) best = i; });
+  return best;
+}
+
+const labelled = (d, id, field = '') =>
+  `<div class="label" title="${escape(d.help || '')}"><label for="${id}">${escape(d.label)}</label>${field}</div>`;
+
+const build = {
+  range(d, id) {
+    const field = `<input class="field" type="text" inputmode="decimal" autocomplete="off" spellcheck="false" data-pb="field-${d.name}" aria-label="${escape(d.label)}, typed">`;
+    return `<div class="label" title="${escape(d.help || '')}"><label for="${id}">${escape(d.label)}</label>${field}</div>`
+      + `<input id="${id}" type="range" min="0" max="${d.values.length - 1}" step="1" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`;
+  },
+  select: (d, id) => `${labelled(d, id)}<select id="${id}" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`
+    + `${d.options.map(([value, text]) => `<option value="${escape(value)}">${escape(text)}</option>`).join('')}</select>`,
+  segments: (d, id) => `<div class="label" title="${escape(d.help || '')}"><span id="${id}">${escape(d.label)}</span></div>`
+    + `<div class="segments" role="radiogroup" aria-labelledby="${id}" data-pb="control-${d.name}">`
+    + `${d.options.map(([value, text]) => `<label><input type="radio" name="${id}" value="${escape(value)}" aria-label="${escape(text)}">${escape(text)}</label>`).join('')}</div>`,
+  checks: (d, id) => `<div class="label" title="${escape(d.help || '')}"><span id="${id}">${escape(d.label)}</span><span data-pb="count-${d.name}"></span></div>`
+    + `<div class="checks" role="group" aria-labelledby="${id}" data-pb="control-${d.name}">`
+    + `${d.options.map(([value, text]) => `<label><input type="checkbox" value="${escape(value)}">${escape(text)}</label>`).join('')}</div>`,
+  text: (d, id) => `${labelled(d, id)}<input id="${id}" class="field wide" type="text" autocomplete="off" spellcheck="false" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`,
+};
+
+const wire = {
+  range(d, root, set) {
+    const slider = root.querySelector('[type=range]'), field = root.querySelector('.field');
+    slider.addEventListener('input', () => set(d.name, d.values[Number(slider.value)]));
+    field.addEventListener('change', () => { const value = parse(field.value); set(d.name, value === null ? field.value : value); });
+    field.addEventListener('keydown', e => {
+      const step = { ArrowUp: 1, ArrowDown: -1 }[e.key];
+      if (!step) return;
+      e.preventDefault();
+      slider.value = Number(slider.value) + step;
+      slider.dispatchEvent(new Event('input'));
+    });
+  },
+  select(d, root, set) { const input = root.querySelector('select'); input.addEventListener('change', () => set(d.name, input.value)); },
+  segments(d, root, set) { root.addEventListener('change', e => set(d.name, e.target.value)); },
+  checks(d, root, set) {
+    root.addEventListener('change', () => set(d.name, [...root.querySelectorAll('input:checked')].map(input => input.value)));
+  },
+  text(d, root, set) { const input = root.querySelector('input'); input.addEventListener('change', () => set(d.name, input.value)); },
+};
+
+const sync = {
+  range(d, root, value) {
+    const slider = root.querySelector('[type=range]'), field = root.querySelector('.field'), at = nearest(d.values, value);
+    const words = show[d.show || 'count'](value);
+    slider.value = at;
+    slider.style.setProperty('--fill', `${100 * at / Math.max(1, d.values.length - 1)}%`);
+    slider.setAttribute('aria-valuetext', words);
+    if (field !== root.ownerDocument.activeElement || !field.dataset.dirty) field.value = words;
+  },
+  select(d, root, value) { root.querySelector('select').value = value; },
+  segments(d, root, value) {
+    root.querySelectorAll('input').forEach(input => { input.checked = input.value === String(value); input.parentElement.classList.toggle('on', input.checked); });
+  },
+  checks(d, root, value) {
+    root.querySelectorAll('input').forEach(input => { input.checked = value.includes(input.value); });
+    root.querySelector(`[data-pb=count-${d.name}]`).textContent = `${value.length} of ${d.options.length}`;
+  },
+  text(d, root, value) { const input = root.querySelector('input'); if (input !== root.ownerDocument.activeElement) input.value = value; },
+};
+
+function mount(d, set) {
+  const root = document.createElement('div'), id = `pb-control-${made += 1}`;
+  root.className = 'control';
+  root.innerHTML = build[d.kind](d, id) + '<div class="refusal" role="alert" hidden></div>';
+  wire[d.kind](d, root, set);
+  const field = root.querySelector('.field');
+  field?.addEventListener('input', () => { field.dataset.dirty = '1'; });
+  field?.addEventListener('blur', () => { delete field.dataset.dirty; });
+  field?.addEventListener('change', () => { delete field.dataset.dirty; });
+  return root;
+}
+
+// The column of controls: `draw()` after any change of descriptors, values, refusal or run.
+export function column(element, get, set) {
+  let drawn = '', parts = [];
+  const rebuild = list => {
+    const focused = element.contains(document.activeElement) ? document.activeElement.dataset.pb : null;
+    element.querySelectorAll('.control').forEach(old => old.remove());
+    parts = list.map(d => [d, mount(d, set)]);
+    element.prepend(...parts.map(([, root]) => root));
+    if (focused) element.querySelector(`[data-pb="${focused}"]`)?.focus();
+  };
+  return function draw() {
+    const list = get('controls'), key = JSON.stringify(list), refusal = get('refusal') || {}, busy = get('busy');
+    if (key !== drawn) { drawn = key; rebuild(list); }
+    element.classList.toggle('inert', busy);
+    for (const [d, root] of parts) {
+      sync[d.kind](d, root, get(d.name));
+      root.querySelectorAll('input, select').forEach(input => { input.disabled = busy; });
+      const line = root.querySelector('.refusal'), words = refusal.control === d.name ? refusal.text : '';
+      if (line.textContent !== words) line.textContent = words;
+      line.hidden = !words;
+    }
+  };
+}
