@@ -120,7 +120,8 @@ class Job:
     def on_event(self, callback: Callback) -> Callback:
         """Have `callback` called with each event, those that came before first.
 
-        It is called from the pool's pump thread, so it must be quick; what it raises is logged.
+        It is called from the pool's pump thread, so it must be quick and not wait for a job; what it raises is
+        logged.
         """
         self._owner.follow(self, callback)
         return callback
@@ -184,6 +185,7 @@ class Job:
             self._state, self._run, self._error = state, run, error
             self._events.append(event)
             waiters, self._waiters = self._waiters, []
+            self._keep = None
             self._ended.set()
         for tell in waiters:
             try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
     """What real ranks did.
 

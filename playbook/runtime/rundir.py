@@ -8,6 +8,8 @@ outcome.json    written once, at the end; absent if the kernel was killed before
 ```
 
 Lines are written with one system call each, so that a killed process loses at most the line it was writing.
+Runs go to the user's cache, where a pool that starts keeps the newest 200, or to the folder that
+`PLAYBOOK_RUNS` names, where all stay.
 """
 
 import contextlib
