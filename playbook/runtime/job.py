@@ -120,8 +120,8 @@ class Job:
     def on_event(self, callback: Callback) -> Callback:
         """Have `callback` called with each event, those that came before first.
 
-        It is called from the pool's pump thread, so it must be quick and not wait for a job; what it raises is
-        logged.
+        It is called from the pool's own thread, so it must be quick and not wait for a job; what it raises
+        is logged.
         """
         self._owner.follow(self, callback)
         return callback
