@@ -45,7 +45,7 @@ def variant(s: Scenario) -> Scenario:
     tp = 1 if layout.tp == 1 else (2 if whole_heads else 4)
     dp = 1 if layout.dp == 1 else 2
     microbatches = min(s.microbatches, 3)
-    fields = {name: 64 for name in ("hidden", "ffn", "vocabulary", "max_sequence")}
+    fields = dict.fromkeys(("hidden", "ffn", "vocabulary", "max_sequence"), 64)
     fields |= {"heads": 4, "kv_heads": 4 if whole_heads else 2, "head_dim": 16, "layers": LAYERS}
     fields |= {"positions": 64 if model.positions else 0}
     shape = replace(model, name="variant", source="symbols", window=None, ignored_keys=(), **fields)

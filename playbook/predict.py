@@ -5,9 +5,19 @@ from playbook.program.step import Program
 from playbook.program.traffic import Traffic
 from playbook.spec import Scenario
 from playbook.stages import program_of
+from playbook.step_time import StepTime, step_time
 from playbook.zero_states import ZeroState, zero_states
 
-__all__ = ["TrainingMemory", "ZeroState", "program", "traffic", "training_memory", "zero_states"]
+__all__ = [
+    "StepTime",
+    "TrainingMemory",
+    "ZeroState",
+    "program",
+    "step_time",
+    "traffic",
+    "training_memory",
+    "zero_states",
+]
 
 
 def program(s: Scenario, rank: int = 0) -> Program:

@@ -13,6 +13,7 @@ from playbook.program.recompute import recompute
 from playbook.program.schedule import Schedule, schedule
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, rank_memory
+from playbook.rates import rates_of
 from playbook.spec import Scenario
 from playbook.strategies import plans
 from playbook.strategies.pp.plan import keep_input, receive_block, runs, send_block
@@ -127,7 +128,9 @@ def program_of(s: Scenario, rank: int = 0) -> Program:
     ctx = context(s, rank)
     order = order_of(s, s.layout.coordinates(rank)["pp"])
     stages = {number: lay(s, number, ctx) for number in sorted({run.stage for run in order})}
-    return assemble(stages, order, scenario=s.model.name, rank=rank, axes=dict(s.layout.axes))
+    return assemble(
+        stages, order, scenario=s.model.name, rank=rank, axes=dict(s.layout.axes), rates=rates_of(s)
+    )
 
 
 def rank_memories(s: Scenario) -> list[RankMemory]:

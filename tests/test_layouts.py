@@ -124,7 +124,7 @@ def test_a_pipeline_is_refused_with_what_walks_it():
 
 def test_few_layers_are_refused_because_the_ends_would_overlap():
     s = scenario_of((("torch", "fp32"), True, "full", False, 2, 3), (4, 5, 16, 8, 96, 512, 2, 32))
-    with pytest.raises(ValueError, match="L=5 layers; the derived form holds from 6 layers on"):
+    with pytest.raises(ValueError, match="L=5 layers; the derived form holds from 6 on"):
         closed_form(s).peaks(values_of(s))
 
 

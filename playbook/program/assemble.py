@@ -19,6 +19,7 @@ from playbook.program.order import (
     flags,
     runs_now,
 )
+from playbook.program.rates import Rates
 from playbook.program.segment import Names, Rows, code
 from playbook.program.step import Held, Program
 
@@ -197,6 +198,7 @@ def assemble(
     scenario: str = "",
     rank: int = 0,
     axes: Mapping[str, int] | None = None,
+    rates: Rates | None = None,
 ) -> Program:
     """Lay one rank's stages along its order list.
 
@@ -206,8 +208,8 @@ def assemble(
         The rank's stages by number.
     order
         Forward and backward runs in the order in which the rank issues them; the optimizer step follows.
-    scenario, rank, axes
-        Name and rank for the tables; ranks on each mesh axis.
+    scenario, rank, axes, rates
+        Name and rank for the tables; ranks on each mesh axis; rates of the cluster.
     """
     work = Assembly(stages, order)
     index, microbatch = work.rows()
@@ -224,4 +226,5 @@ def assemble(
         held=work.held(),
         stages=dict(stages),
         axes=dict(axes or {}),
+        rates=rates,
     )

@@ -162,6 +162,9 @@ class Weight:
         Row of backward that completes its gradient.
     born
         Row that makes the gradient's memory, if an earlier one does (a tied table).
+    partial
+        Mesh axis whose ranks each saw a part of the tokens, so that the gradient is a partial sum until it
+        is used.
     """
 
     name: str
@@ -169,6 +172,7 @@ class Weight:
     tp_dim: int | None = None
     ready: At = At("B", END)
     born: At | None = None
+    partial: str | None = None
 
     @property
     def numel(self) -> Size:

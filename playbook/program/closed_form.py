@@ -78,7 +78,7 @@ class ClosedForm:
         """
         if np.min(values["L"]) < self.layers:
             raise ValueError(
-                f"L={np.min(values['L'])} layers; the derived form holds from {self.layers} layers on, use the walk"
+                f"L={np.min(values['L'])} layers; the derived form holds from {self.layers} on, use the walk"
             )
         columns = [np.asarray(monomial_at(m, as_arrays(values)), dtype=np.float64) for m in self.monomials]
         more = np.asarray(values["L"], dtype=np.float64) - self.layers

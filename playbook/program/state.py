@@ -1,7 +1,7 @@
 """Model state of a block on one rank: parameters, gradients, master weights and moments, whole or shared
 out."""
 
-from playbook.program.block import OPTIMIZER, At, Block, Size, Tensor, Weight, total
+from playbook.program.block import OPTIMIZER, At, Block, Op, Size, Tensor, Weight, total
 from playbook.program.policy import Context
 from playbook.program.polynomial import Polynomial
 
@@ -49,6 +49,22 @@ def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:
         Tensor(
             name="optimizer scratch", term="temporary", bytes=4 * numel, birth=OPTIMIZER, fwd_end=OPTIMIZER
         ),
+    )
+
+
+def partial_sums(weights: tuple[Weight, ...], phase: str, bytes_each: int) -> tuple[Op, ...]:
+    """All-reduces of gradients that are partial sums over an axis, one a weight."""
+    return tuple(
+        Op(
+            owner="",
+            op="all_reduce",
+            phase=phase,
+            axis=weight.partial,
+            payload=bytes_each * weight.numel,
+            absolute=phase == "O",
+        )
+        for weight in weights
+        if weight.partial
     )
 
 

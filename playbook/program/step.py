@@ -11,10 +11,12 @@ from playbook.program.block import Tensor
 from playbook.program.ids import PHASES
 from playbook.program.lay import Stage
 from playbook.program.order import Ints
+from playbook.program.rates import Rates
 from playbook.program.segment import Rows
 from playbook.tables import TERMS
 
 if TYPE_CHECKING:
+    from playbook.program.timeline import Timeline
     from playbook.program.traffic import Traffic
     from playbook.program.walk import MemoryWalk
 
@@ -53,6 +55,8 @@ class Program:
         What was laid, by number.
     axes
         Ranks on each mesh axis, for wire bytes.
+    rates
+        Of the scenario's cluster, for time.
     """
 
     scenario: str
@@ -66,6 +70,7 @@ class Program:
     held: Held
     stages: Mapping[int, Stage]
     axes: Mapping[str, int]
+    rates: Rates | None = None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -161,6 +166,21 @@ class Program:
         from playbook.program.traffic import sum_traffic
 
         return sum_traffic(self)
+
+    def timeline(self, rates: Rates | None = None) -> "Timeline":
+        """Run the rows on their streams, at the cluster's rates or given ones.
+
+        Raises
+        ------
+        ValueError
+            If the program has no rates and none are given.
+        """
+        from playbook.program.timeline import time_program
+
+        chosen = rates or self.rates
+        if chosen is None:
+            raise ValueError("this program was assembled without rates; give timeline(rates=Rates(...))")
+        return time_program(self, chosen)
 
     @property
     def flops(self) -> int:

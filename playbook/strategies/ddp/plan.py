@@ -9,7 +9,7 @@ from dataclasses import replace
 from playbook.program.block import END, At, Block, Op, Size, Tensor, Weight, insert, rows, total
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
-from playbook.program.state import state, unit
+from playbook.program.state import partial_sums, state, unit
 from playbook.spec import Layout
 
 
@@ -24,7 +24,9 @@ def replicate_block(block: Block, ctx: Context, *, shared_optimizer: bool) -> Bl
     refuse_two_dtypes(ctx)
     block = enter(block, "data")
     held = state(block, ctx, parameters=False, gradients=False, optimizer=shared_optimizer)
-    return replace(block, tensors=(*block.tensors, *held, *whole_gradients(block, ctx)))
+    sums = partial_sums(block.weights, "O", ctx.recipe.gradient_bytes)
+    tensors = (*block.tensors, *held, *whole_gradients(block, ctx))
+    return replace(block, tensors=tensors, optimizer=rows((*block.optimizer, *sums)))
 
 
 def refuse_two_dtypes(ctx: Context) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from playbook.program.block import END, FIRST, LAST, START, At, Block, Op, Size, Tensor, Weight, When, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
-from playbook.program.state import flat_numel, shard_numel, state, unit
+from playbook.program.state import flat_numel, partial_sums, shard_numel, state, unit
 from playbook.spec import Layout
 
 GATHER = "/all_gather@dp#0"
@@ -144,7 +144,15 @@ def with_gradients(block: Block, ctx: Context) -> Block:
     size = ctx.recipe.reduce_bytes * flat_numel(weights, ctx)
     reduce = Op(owner="", op="reduce_scatter", phase="B", axis="dp", payload=size, stream="reduce")
     adding = (mark("B", ADD),) if late(ctx) else ()
-    closing = (*adding, mark("B", FREE), mark("B", COPY_IN, when), replace(reduce, when=when, name=REDUCE))
+    summed = ctx.recipe.reduce_bytes if late(ctx) else ctx.recipe.compute_bytes
+    sums = (replace(op, when=when) for op in partial_sums(weights, "B", summed))
+    closing = (
+        *adding,
+        mark("B", FREE),
+        *sums,
+        mark("B", COPY_IN, when),
+        replace(reduce, when=when, name=REDUCE),
+    )
     if ctx.policy.buffers:
         tensors = (*tensors, *reduction_tensors(block, ctx, size, when))
     return replace(block, backward=rows((*block.backward, *closing)), tensors=(*block.tensors, *tensors))

@@ -9,11 +9,12 @@ lies between the products (norms, residual stream) is split along the sequence. 
 
 from dataclasses import replace
 
-from playbook.program.block import At, Block, Junction, Op, Segment, Size, Tensor, Weight, insert, rows
+from playbook.program.block import Block, Junction, Op, Size, Tensor, Weight, insert
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.recompute import AGAIN
 from playbook.spec import Layout
+from playbook.strategies.tp.dtensor import with_dtensor
 
 KEY_VALUE = ("k_proj", "v_proj")
 
@@ -28,7 +29,7 @@ def split(blocks: Blocks, ctx: Context) -> Blocks:
 def split_block(block: Block, ctx: Context) -> Block:
     """Scale one block's tensors, FLOPs and weights, and insert the collectives of its parts."""
     block = enter(block, "tensor")
-    splits = block.layered or ctx.policy.vocabulary_parallel
+    splits, whole = block.layered or ctx.policy.vocabulary_parallel, block.weights
     block = replace(
         block,
         tensors=tuple(split_tensor(tensor, ctx, splits) for tensor in block.tensors),
@@ -38,42 +39,7 @@ def split_block(block: Block, ctx: Context) -> Block:
     )
     for junction in block.junctions if splits else ():
         block = join(block, junction, ctx)
-    return with_dtensor(block, ctx) if ctx.policy.dtensor else block
-
-
-def with_dtensor(block: Block, ctx: Context) -> Block:
-    """Add what DTensor's collectives give out, and the sums of gradients that saw a part of the tokens."""
-    tensors = list(block.tensors)
-    for segment in ("F", "B"):
-        for op in block.segment(segment):
-            if op.axis == "tp":
-                tensors.append(copy_of(op, segment))
-    for junction in block.junctions:
-        if junction.gathers:
-            tensors.append(gathered_share(junction, ctx))
-    partial = [w for w in block.weights if w.tp_dim is None] if ctx.sequence_parallel else []
-    total = Op(owner="", absolute=True, op="all_reduce", phase="O", axis="tp")
-    sums = [replace(total, payload=ctx.recipe.gradient_bytes * weight.numel) for weight in partial]
-    return replace(block, tensors=tuple(tensors), optimizer=rows((*block.optimizer, *sums)))
-
-
-def copy_of(op: Op, segment: Segment) -> Tensor:
-    """The second tensor that is there while a collective runs: it does not work in place."""
-    at = At(segment, op.name)
-    tensor = Tensor(name=f"copy in {op.name}", term="temporary", bytes=op.payload, birth=at)
-    return replace(tensor, fwd_end=at) if segment == "F" else replace(tensor, bwd_end=at)
-
-
-def gathered_share(junction: Junction, ctx: Context) -> Tensor:
-    """One rank's share of an output that is gathered, until it is."""
-    assert junction.output_rows is not None
-    return Tensor(
-        name="share of the output",
-        term="temporary",
-        bytes=ctx.divide(junction.bytes, ctx.tp, "t"),
-        birth=At("F", junction.output_rows[0]),
-        fwd_end=At("F", f"{junction.leave}/all_gather@tp#{1 if ctx.sequence_parallel else 0}"),
-    )
+    return with_dtensor(block, whole, ctx) if ctx.policy.dtensor else block
 
 
 def parts(region: str, ctx: Context, splits: bool) -> int:
