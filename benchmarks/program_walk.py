@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import playbook as pb
 from benchmarks.figure import Figure, sample
-from playbook.stages import rank_memories
+from playbook.predict.stages import rank_memories
 
 
 def one_rank(model: str, microbatches: int) -> pb.Scenario:

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playbook.frameworks import policies, policy
+from playbook.predict.stages import program_of
 from playbook.program.passes import ORDER, enter
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
 from playbook.spec import Layout, Model, Scenario, Workload, cluster, recipe
-from playbook.stages import program_of
 from playbook.strategies import plan, plans
 
 SMALL = Model(

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playbook.frameworks import policies
+from playbook.predict.stages import context, lay, program_of, rank_memories
 from playbook.program.summary import Summary, of_events, summarise
 from playbook.spec import Layout, Model, Scenario, Workload, cluster
-from playbook.stages import context, lay, program_of, rank_memories
 
 SMALL = Model(
     name="small",

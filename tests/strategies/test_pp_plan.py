@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import playbook as pb
+from playbook.predict.stages import order_of
 from playbook.schedules import Action
 from playbook.spec import Layout, Model, Scenario, Workload, cluster
-from playbook.stages import order_of
 from playbook.strategies.pp.plan import runs
 
 STREAM = 2 * 32 * 64

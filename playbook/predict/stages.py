@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 from playbook.frameworks import policy
+from playbook.predict.rates import rates_of
+from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.assemble import assemble
 from playbook.program.block import At, Block, Tensor, Weight
 from playbook.program.lay import Stage
@@ -13,11 +15,9 @@ from playbook.program.recompute import recompute
 from playbook.program.schedule import Schedule, schedule
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, rank_memory
-from playbook.rates import rates_of
 from playbook.spec import Scenario
 from playbook.strategies import plans
 from playbook.strategies.pp.plan import keep_input, receive_block, runs, send_block
-from playbook.unbuilt import refuse_unbuilt
 
 
 def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:

@@ -3,8 +3,8 @@
 import pytest
 
 import playbook as pb
+from playbook.predict.stages import blocks_of, context
 from playbook.spec import Layout, Model, Scenario, Workload, cluster
-from playbook.stages import blocks_of, context
 
 SMALL = Model(
     name="small",

@@ -1,12 +1,12 @@
 """What is read off a scenario's step program: memory, traffic, time."""
 
-from playbook.memory import TrainingMemory, training_memory
+from playbook.predict.memory import TrainingMemory, training_memory
+from playbook.predict.stages import program_of
+from playbook.predict.timing import StepTime, step_time
+from playbook.predict.zero import ZeroState, zero_states
 from playbook.program.step import Program
 from playbook.program.traffic import Traffic
 from playbook.spec import Scenario
-from playbook.stages import program_of
-from playbook.step_time import StepTime, step_time
-from playbook.zero_states import ZeroState, zero_states
 
 __all__ = [
     "StepTime",

@@ -1,7 +1,7 @@
 import pytest
 
 import playbook as pb
-from playbook.step_time import step_time
+from playbook.predict.timing import step_time
 
 
 def time_of(model="llama-3.1-8b", framework="textbook", cluster=None, layout=None, **work):

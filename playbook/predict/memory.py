@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from playbook.predict.stages import blocks_of, context, program_of, rank_memories, templates
 from playbook.program.polynomial import Polynomial, constant
 from playbook.program.step import Program
 from playbook.program.walk import MemoryWalk
 from playbook.spec import Scenario
 from playbook.spec.cluster import MIB
-from playbook.stages import blocks_of, context, program_of, rank_memories, templates
 from playbook.tables import TERMS, table
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from playbook.predict.stages import blocks_of, context
 from playbook.program.assemble import assemble
 from playbook.program.closed_form import ClosedForm, derive
 from playbook.program.lay import Stage
@@ -16,7 +17,6 @@ from playbook.program.order import accumulate
 from playbook.program.step import Program
 from playbook.spec import Scenario
 from playbook.spec.cluster import smallest_cluster
-from playbook.stages import blocks_of, context
 
 LAYERS = 6
 """Layers of the smaller program: three at either end stand for all."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import playbook as pb
-from playbook.layouts import closed_form, values_of, variant
+from playbook.predict.layouts import closed_form, values_of, variant
 from playbook.spec import cluster
 from playbook.tables import TERMS
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import playbook as pb
-from playbook.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, formulas_at
+from playbook.predict.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, formulas_at
 from playbook.spec import cluster
 from playbook.tables import MEMORY
 

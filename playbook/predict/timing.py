@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from playbook.predict.rates import MEMORY_EFFICIENCY, PRODUCT_EFFICIENCY, rates_of
+from playbook.predict.stages import context, lay, pipeline, program_of
 from playbook.program.assemble import assemble
 from playbook.program.ids import PHASES
 from playbook.program.order import accumulate
 from playbook.program.rates import Rates
 from playbook.program.step import Program
 from playbook.program.timeline import Timeline
-from playbook.rates import MEMORY_EFFICIENCY, PRODUCT_EFFICIENCY, rates_of
 from playbook.spec import Scenario
-from playbook.stages import context, lay, pipeline, program_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ def step_time(s: Scenario) -> StepTime:
 
     Notes
     -----
-    Prediction from data-sheet rates and the efficiencies of `playbook.rates`. With a pipeline each stage's
+    Prediction from data-sheet rates and the efficiencies of `playbook.predict.rates`. With a pipeline each stage's
     forward and backward are timed alone and laid along the schedule: some per cent too long, since reductions
     cross actions.
     """
