@@ -4,10 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+
+from playbook.runtime import scratch
+from playbook.runtime.run import load_run
 
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(120)]
 
@@ -121,21 +126,6 @@ def test_a_forked_child_of_the_kernel_leaves_the_ranks_alone():
     assert out.stdout.strip() == "('alive', 'alive')", out.stderr
 
 
-def test_what_a_killed_kernel_had_measured_is_read_back(runs):
-    from playbook.runtime.run import load_run
-
-    work = HANG.replace("    import torch, time\n", "    import torch, time\n" + REPORT)
-    kernel, processes = start_kernel(work, "forkserver", "time.sleep(1000)")
-    os.kill(kernel.pid, signal.SIGKILL)
-    kernel.wait(30)
-    assert_all_gone(processes)
-    newest = max((path for path in runs.iterdir() if "-work-" in path.name), key=lambda p: p.stat().st_mtime)
-    run = load_run(newest)
-    assert run.state == "unfinished"
-    assert len([event for event in run.events if event["kind"] == "mark"]) == 2
-    assert list(run.timeline["label"]) == ["step", "step"]
-
-
 REPORT = """
     from playbook.runtime.rank import emit, report_table
     emit("mark", "measured", bytes=8)
@@ -143,18 +133,18 @@ REPORT = """
 """
 
 
-def test_no_folder_of_a_killed_kernel_stays_behind_the_next_pool():
-    import tempfile
-    from pathlib import Path
-
-    from playbook.runtime import scratch
-
-    kernel, processes = start_kernel(HANG, "forkserver", "time.sleep(1000)")
-    folders = list(Path(tempfile.gettempdir()).glob(f"playbook-pool-{kernel.pid}-*"))
-    assert len(folders) == 1
-    assert folders[0].stat().st_mode & 0o777 == 0o700
+def test_a_killed_kernel_leaves_its_measurements_and_no_other_file(runs: Path):
+    work = HANG.replace("    import torch, time\n", "    import torch, time\n" + REPORT)
+    kernel, processes = start_kernel(work, "forkserver", "time.sleep(1000)")
+    (folder,) = Path(tempfile.gettempdir()).glob(f"playbook-pool-{kernel.pid}-*")
+    assert folder.stat().st_mode & 0o777 == 0o700
     os.kill(kernel.pid, signal.SIGKILL)
     kernel.wait(30)
     assert_all_gone(processes)
-    scratch.sweep()
-    assert not folders[0].exists()
+    scratch.sweep()  # as the next pool does
+    assert not folder.exists()
+    newest = max((path for path in runs.iterdir() if "-work-" in path.name), key=lambda p: p.stat().st_mtime)
+    run = load_run(newest)
+    assert run.state == "unfinished"
+    assert len([event for event in run.events if event["kind"] == "mark"]) == 2
+    assert list(run.timeline["label"]) == ["step", "step"]
