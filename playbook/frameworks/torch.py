@@ -25,6 +25,11 @@ def refuse(s: Scenario) -> None:
         With what would work.
     """
     model, workload, layout = s.model, s.workload, s.layout
+    if layout.zero == 2:
+        raise ValueError(
+            "zero=2: PyTorch shares gradients only together with parameters; use zero=3 with reshard=False "
+            "(--zero 3 --no-reshard), which keeps them gathered between forward and backward"
+        )
     if model.norm != "rms" or model.positions or not model.gated:
         raise ValueError(
             f"model {model.name!r} is not of a kind that framework='torch' runs here (RMS norm, rotary "

@@ -46,3 +46,8 @@ def test_a_framework_without_a_policy_is_refused_with_those_that_have_one():
 def test_a_schedule_that_splits_backward_is_refused():
     with pytest.raises(ValueError, match="zb-h1"):
         ask(layout={"pp": 2, "schedule": "zb-h1"})
+
+
+def test_pytorch_refuses_zero_2_with_what_comes_nearest():
+    with pytest.raises(ValueError, match="zero=2: .* use zero=3 with reshard=False .*--zero 3 --no-reshard"):
+        ask("torch", {"dp": 2, "zero": 2}, recipe="fp32")
