@@ -96,7 +96,10 @@ class Watch:
         """Say that `phase` (F, B or O) of a micro-batch begins; micro-batch -1 is the optimizer step."""
 
     def during(self, kind: str, action: str, message: Tensor | None = None) -> AbstractContextManager[object]:
-        """Enclose what a pipeline rank does for an action (its id): compute, wait for, or send a message."""
+        """Enclose what a pipeline rank does for an action (its id).
+
+        Kinds are forward and backward; wait, for a message; send, and receive where one is posted only.
+        """
         return nullcontext()
 
 

@@ -9,11 +9,11 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from playbook.models.transformer import Transformer, seed_weights
+from playbook.program.schedule import schedule
 from playbook.runtime.part import Part, Place
 from playbook.runtime.strategy_run import StrategyRun
 from playbook.runtime.trace_step import precision
 from playbook.spec import Scenario
-from playbook.stages import pipeline
 
 
 def build(run: StrategyRun, scenario: Scenario, place: Place, *, seed: int, dtype: torch.dtype) -> Part:
@@ -38,11 +38,14 @@ def build(run: StrategyRun, scenario: Scenario, place: Place, *, seed: int, dtyp
     module: Any = nn.ModuleDict(models) if run.strategy == "pp" else models[""]
     module = module.to(place.device, dtype)
     by = getattr(ranks, f"by_{run.by}")
-    if run.strategy != "tp":
+    if run.strategy == "tp":  # DTensor finds modules by name, so they are wrapped after it
+        part = by(module, place, **levers)
         wrap_blocks(scenario, models)
-        return by(module, place, **levers)
-    part = by(module, place, **levers)  # DTensor finds modules by name, so they are wrapped after
-    wrap_blocks(scenario, models)
+    else:
+        wrap_blocks(scenario, models)
+        part = by(module, place, **levers)
+    if scenario.workload.gradient_sync == "every":
+        part.synchronise = lambda now: None
     return part
 
 
@@ -61,7 +64,7 @@ def levers_of(run: StrategyRun, scenario: Scenario) -> dict[str, Any]:
     if run.strategy == "tp":
         return {"sequence_parallel": layout.sequence_parallel}
     if run.strategy == "pp":
-        return {"schedule": pipeline(scenario)}
+        return {"schedule": schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks)}
     if run.by == "library":
         return {"reshard": layout.reshard, "precision": precision(scenario)}
     return {"reshard": layout.reshard}

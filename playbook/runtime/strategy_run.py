@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from playbook.program.schedule import schedule
 from playbook.spec import Scenario
 from playbook.spec.rules import choice, not_negative, whole
 from playbook.strategies import plan, runnable
@@ -230,15 +231,17 @@ def refuse_pipeline(run: StrategyRun, scenario: Scenario) -> None:
         f"model {model.name} has a tied table, whose gradient the first and last stage would have to add up; "
         "use an untied model, such as toy-15m",
     )
+    framework = "torch" if run.by == "library" else None
+    orders = schedule(layout.schedule, layout.pp, m, layout.chunks, framework=framework).orders
+    refuse(
+        any(action.kind not in "FB" for order in orders for action in order),
+        f"schedule={layout.schedule} splits backward in two, which ranks do not run; "
+        "use 1f1b, gpipe or interleaved-1f1b",
+    )
     refuse(
         run.by == "library" and layout.schedule not in LIBRARY_SCHEDULES,
         f"schedule={layout.schedule} is none of the library's that run here: {', '.join(LIBRARY_SCHEDULES)}; "
         "use by='hand'",
-    )
-    refuse(
-        run.by == "library" and layout.schedule != "gpipe" and m < layout.pp,
-        f"microbatches={m} is less than stages={layout.pp}, which the library's {layout.schedule} refuses; "
-        f"use microbatches={layout.pp} or more, schedule='gpipe', or by='hand'",
     )
 
 

@@ -35,7 +35,7 @@ class Bucket:
         """Count one gradient in; the last one starts the all-reduce."""
         self.arrived = (self.arrived + 1) % len(self.parameters)
         if self.reduce and self.arrived == 0:
-            self.mean = torch.cat([p.grad.flatten() for p in self.parameters]) / self.dp.ranks
+            self.mean = torch.cat([p.grad.flatten() for p in self.parameters]).div_(self.dp.ranks)
             self.work = dist.all_reduce(self.mean, group=self.dp.group, async_op=True)
 
     def finish(self) -> None:

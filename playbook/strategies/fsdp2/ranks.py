@@ -97,7 +97,7 @@ class Unit(Shards):
         """Average the gradients over the ranks in one buffer; each rank gets its own rows."""
         with record_function(f"FSDP::post_backward_reduce ({self.name})"):
             own = torch.empty_like(self.flat)
-            dist.reduce_scatter_tensor(own, self.by_rank(gradients) / self.dp.ranks, group=self.dp.group)
+            dist.reduce_scatter_tensor(own, self.by_rank(gradients).div_(self.dp.ranks), group=self.dp.group)
             return self.shard_views(own)
 
     def let_go(self) -> None:

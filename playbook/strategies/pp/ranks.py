@@ -42,7 +42,7 @@ def by_hand(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
             if way.peer in (None, pp.rank):
                 return kept.pop(way.tag, None)
             message = wire.message(microbatches[action.microbatch], stages)
-            with watch.during("wait", action.id):
+            with watch.during("wait", action.id, message):
                 dist.irecv(message, group=way.group, group_src=way.peer, tag=way.tag).wait()
             return message.to(pp.device)
 
@@ -114,20 +114,28 @@ class WatchedStage(PipelineStage):
         with self.watch.during("backward", self._action("B", bwd_chunk_id).id):
             return super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
 
+    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        """List the messages that a forward waits for."""
+        return self._told("receive", "F", fwd_chunk_id, super().get_fwd_recv_ops(fwd_chunk_id))
+
+    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        """List the messages that a backward waits for."""
+        return self._told("receive", "B", bwd_chunk_id, super().get_bwd_recv_ops(bwd_chunk_id))
+
     def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
         """List the messages of a forward."""
-        return self._told("F", fwd_chunk_id, super().get_fwd_send_ops(fwd_chunk_id))
+        return self._told("send", "F", fwd_chunk_id, super().get_fwd_send_ops(fwd_chunk_id))
 
     def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
         """List the messages of a backward."""
-        return self._told("B", bwd_chunk_id, super().get_bwd_send_ops(bwd_chunk_id))
+        return self._told("send", "B", bwd_chunk_id, super().get_bwd_send_ops(bwd_chunk_id))
 
     def _action(self, kind: str, microbatch: int) -> Action:
         return Action(self.stage_index, kind, microbatch)
 
-    def _told(self, kind: str, microbatch: int, messages: list[dist.P2POp]) -> list[dist.P2POp]:
+    def _told(self, way: str, kind: str, microbatch: int, messages: list[dist.P2POp]) -> list[dist.P2POp]:
         for message in messages:
-            with self.watch.during("send", self._action(kind, microbatch).id, message.tensor):
+            with self.watch.during(way, self._action(kind, microbatch).id, message.tensor):
                 pass
         return messages
 
@@ -147,7 +155,9 @@ def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
         tokens, labels = (torch.cat(each) for each in zip(*microbatches, strict=True))
         losses: list[Tensor] = []
         first, last = any(stage.is_first for stage in made), any(stage.is_last for stage in made)
-        runner.step(*[tokens][:first], **{"target": labels, "losses": losses} if last else {})
+        targets: dict[str, Any] = {"target": labels, "losses": losses} if last else {}
+        # Outputs that are returned would keep every micro-batch's logits to the end of the step.
+        runner.step(*[tokens][:first], **targets, return_outputs=False)
         return torch.stack(losses).mean().detach() if losses else None
 
     return Part(module=stages, run=run, name_of=without_stage)

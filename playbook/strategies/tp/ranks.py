@@ -189,6 +189,9 @@ def by_library(module: Transformer, tp: Place, *, sequence_parallel: bool = Fals
     if sequence_parallel:
         norms = ("layers.*.input_layernorm", "layers.*.post_attention_layernorm", "norm")
         plan |= {name: SequenceParallel() for name in norms}
+    if module.spec.qk_norm:  # of (B, S, H, K) each rank norms its own heads, so gradients are partial sums
+        heads = SequenceParallel(sequence_dim=2, use_local_output=True)
+        plan |= {f"layers.*.self_attn.{x}_norm": heads for x in "qk"}
     parallelize_module(module, tp.mesh, plan)
     if module.spec.tied:
         module.lm_head.weight = module.embed_tokens.weight
