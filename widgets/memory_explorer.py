@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import traitlets as T
 
 from playbook.pictures.copies import scenario_copies
 from playbook.pictures.memory import memory_picture, memory_view
-from playbook.pictures.memory_run import MeasuredMemory, StandIn, measured_data, predicted, stand_in, with_run
+from playbook.pictures.memory_run import (
+    MeasuredMemory,
+    StandIn,
+    TracedStep,
+    measured_data,
+    predicted,
+    stand_in,
+    with_step,
+)
+from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario, presets
 from playbook.spec.recipe import RECIPES
 from widgets.controls import segments, select, slider
-from widgets.pool import Task
+from widgets.pool import Task, pool_ranks
 from widgets.running import RunningExplorer
 from widgets.stills import memory_png
 
@@ -23,8 +33,16 @@ if TYPE_CHECKING:
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
-STEPS = {"building the model": 0.1, "warming up": 0.3, "counting bytes": 0.6, "taking the time": 0.9}
+STEPS = {
+    "building the model": 0.1,
+    "warming up": 0.3,
+    "counting bytes": 0.6,
+    "taking the time": 0.9,
+    "tracing": 1.5,
+}
 """Part of a real step's run that is done when a phase begins."""
+SOURCE = "tracked:gloo"
+TRACE = "Run the real code of rank 0 on fake tensors, without a GPU"
 FRAMEWORKS = (("torch", "PyTorch"), ("transformers", "Hugging Face"), ("textbook", "textbook"))
 
 
@@ -73,13 +91,15 @@ class MemoryExplorer(RunningExplorer):
 
     def __init__(self, model: str = "llama-3.1-70b", **given: Any) -> None:
         self._view: MemoryView | None = None
-        self._ran: dict[Scenario, MeasuredMemory] = {}
-        self._running: StandIn | None = None
+        self._known: dict[Scenario, MeasuredMemory] = {}
+        self._traces: dict[Scenario, TracedStep] = {}
+        self._target: StandIn | Scenario | None = None
+        self._memories: list[dict[str, Any]] = []
         self._step = 0.0
         super().__init__(model=model, **given)
 
     def draw(self) -> dict[str, Any]:
-        """Picture of the scenario, with the real step of its stand-in where that ran."""
+        """Picture of the scenario, with its trace and with the real step of its stand-in where they ran."""
         self._view = memory_view(
             self.model,
             ranks=self.ranks,
@@ -92,60 +112,88 @@ class MemoryExplorer(RunningExplorer):
             gpu=self.gpu,
         )
         known, words = self.known()
+        untraceable = refusal(check_traceable, self._view.scenario)
         return {
             "picture": memory_picture(self._view, known),
             "measured": measured_data(known),
             "actions": [
-                {"name": "run", "label": "Run a real step", "help": words, "off": known.stand_in is None}
+                {"name": "run", "label": "Run a real step", "help": words, "off": known.stand_in is None},
+                {"name": "trace", "label": "Trace", "help": untraceable or TRACE, "off": bool(untraceable)},
             ],
             "note": self._view.note or words,
         }
 
     def known(self) -> tuple[MeasuredMemory, str]:
-        """What real ranks have told of the stand-in of the scenario shown, and what Run does, in words."""
+        """What trace and real ranks have told so far, and what Run does, in words."""
         assert self._view is not None
+        shown = self._traces.get(self._view.scenario)
         try:
             chosen = stand_in(self._view.scenario)
         except ValueError as refused:
-            return MeasuredMemory(), str(refused)
-        found = self._ran.get(chosen.scenario)
-        return found or predicted(
-            chosen
-        ), f"A real step of {chosen.words}. Its formula and trace stand in its own row."
+            return MeasuredMemory(shown=shown), str(refused)
+        known = self._known.get(chosen.scenario) or predicted(chosen)
+        words = f"Run takes a real step of {chosen.words}. Its formula and trace stand in its own row."
+        return replace(known, shown=shown), words
 
     def task(self, name: str) -> Task:
-        """One step of the stand-in on real ranks."""
-        from playbook.runtime.strategy_run import run_on_rank, strategy_run
-
+        """One step of the stand-in on real ranks and its trace, or the trace of the scenario shown."""
         assert self._view is not None
-        chosen = stand_in(self._view.scenario)
+        self._step, self._memories = 0.0, []
+        return (
+            self._trace_task(self._view.scenario) if name == "trace" else self._run_task(self._view.scenario)
+        )
+
+    def _run_task(self, shown: Scenario) -> Task:
+        from playbook.runtime.beside_trace import run_beside_trace
+        from playbook.runtime.strategy_run import strategy_run
+
+        self._target = chosen = stand_in(shown)
         ranks = chosen.scenario.world
         run = strategy_run(chosen.strategy, ranks, by="library", parity="off", repeats=1, **chosen.levers)
-        self._running, self._step = chosen, 0.0
+        what = f"a real step of {chosen.words}."
         return Task(
-            ranks=ranks,
-            work=run_on_rank,
-            args=(run,),
-            phases=("a real step",),
-            what=f"a real step of {chosen.words}.",
+            ranks=ranks, work=run_beside_trace, args=(run,), phases=("a real step", "its trace"), what=what
         )
+
+    def _trace_task(self, shown: Scenario) -> Task:
+        from playbook.runtime.beside_trace import trace_on_rank
+
+        self._target = shown
+        ranks = pool_ranks(default=2)
+        what = f"the real code of rank 0 of {shown.world} on fake tensors; a large model takes a minute."
+        return Task(ranks=ranks, work=trace_on_rank, args=(shown,), phases=("trace",), what=what)
 
     def take(self, events: Sequence[dict[str, Any]]) -> None:
-        """Note how far the step has come."""
+        """Note how far the step has come; its memory is drawn before the trace is there."""
         for event in events:
             if event["kind"] == "phase" and event["name"] in STEPS:
-                self._step = STEPS[event["name"]]
+                self._step = max(self._step, STEPS[event["name"]])
+            elif event["kind"] == "stepped":
+                self._memories.append(event)
+        if isinstance(self._target, StandIn) and len(self._memories) == self._target.scenario.world:
+            self._step = max(self._step, 1.0)
+            self._known[self._target.scenario] = with_step(predicted(self._target), self._memories, SOURCE)
 
     def progress(self) -> Sequence[float]:
-        """Part of the step that is done."""
-        return [self._step]
+        """Part of the step that is done, and of its trace."""
+        tracing = max(0.0, self._step - 1.0)
+        return [tracing] if isinstance(self._target, Scenario) else [min(1.0, self._step), tracing]
 
     def finish(self, run: Run) -> None:
-        """Take the peak by term of the rank with the highest."""
-        assert self._running is not None
-        self._ran[self._running.scenario] = with_run(
-            predicted(self._running), run.values, f"tracked:{run.backend}"
-        )
+        """Take the trace."""
+        if isinstance(self._target, Scenario):
+            self._traces[self._target] = TracedStep.of(run.values[0])
+            return
+        assert self._target is not None
+        found = with_step(predicted(self._target), [value["memory"] for value in run.values], SOURCE)
+        traced = run.values[0]["trace"]
+        if not isinstance(traced, str):
+            found = replace(found, traced=TracedStep.of(traced).terms)
+        self._known[self._target.scenario] = found
+
+    def on_trace(self, _: Any = None) -> None:
+        """Answer the Trace button."""
+        self.run(button="trace")
 
     def copies(self) -> dict[str, str]:
         """The scenario as Python, as command and as JSON."""
@@ -155,3 +203,12 @@ class MemoryExplorer(RunningExplorer):
     def png(self) -> bytes:
         """The picture for viewers without a kernel."""
         return memory_png(self.picture, self.measured)
+
+
+def refusal(check: Callable[[Scenario], None], scenario: Scenario) -> str:
+    """Why a scenario is refused, in words; empty if it is not."""
+    try:
+        check(scenario)
+    except ValueError as refused:
+        return str(refused)
+    return ""

@@ -18,11 +18,11 @@ from playbook.pictures.pipeline import (
 from playbook.pictures.pipeline_run import (
     ActionTime,
     MeasuredOrder,
-    emulation,
     emulation_levers,
     measured_data,
     measured_order,
     run_note,
+    unit_seconds,
 )
 from playbook.pictures.pipeline_words import title_of
 from playbook.schedules import plans
@@ -65,6 +65,7 @@ class PipelineExplorer(RunningExplorer):
         self._times: list[dict[str, ActionTime]] = []
         self._place: dict[int, int] = {}
         self._ran_key: tuple[Any, ...] = ()
+        self._unit_s = 0.0
         super().__init__(**given)
 
     def draw(self) -> dict[str, Any]:
@@ -92,8 +93,9 @@ class PipelineExplorer(RunningExplorer):
         from playbook.runtime.several import run_several
         from playbook.runtime.strategy_run import strategy_run
 
+        self._unit_s = unit_seconds(self._orders)
         runs = [
-            strategy_run("pp", self.stages, parity="off", repeats=1, **emulation_levers(one))
+            strategy_run("pp", self.stages, parity="off", repeats=1, **emulation_levers(one, self._unit_s))
             for one in self._orders
         ]
         self._ran_key, self._ran, self._place = self._key(), {}, {}
@@ -118,9 +120,7 @@ class PipelineExplorer(RunningExplorer):
         if self._key() == self._ran_key:
             for one, times in zip(self._orders, self._times, strict=True):
                 if times:
-                    self._ran[one.order.name] = measured_order(
-                        one, times.values(), emulation(one).unit_s, "emulated"
-                    )
+                    self._ran[one.order.name] = measured_order(one, times.values(), self._unit_s, "emulated")
 
     def progress(self) -> Sequence[float]:
         """Part of each schedule's actions that has run."""

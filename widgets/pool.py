@@ -37,3 +37,8 @@ class Task:
     levers: Mapping[str, Any] = field(default_factory=dict)
     phases: tuple[str, ...] = ()
     what: str = ""
+
+
+def pool_ranks(default: int) -> int:
+    """Ranks of the pool that is up, so that a job which needs no ranks of its own can use it."""
+    return _pools[-1].ranks if _pools else default

@@ -41,6 +41,7 @@ def failure_words(failed: Failed) -> dict[str, Any]:
             f"rank {failed.rank} of {failed.ranks} failed; what was measured before is kept.",
         ],
         "rank": failed.rank,
+        "mark": failed.cause,
         "what": f"Rank {failed.rank} of {failed.ranks}: {failed.cause}{phase}",
         "why": " ".join(part for part in (failed.hint, waited(failed.victims)) if part),
         "log": "\n".join(lines),

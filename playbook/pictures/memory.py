@@ -13,30 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from playbook.pictures.memory_groups import GROUPS, LEVELS, group_bytes, grouped_levels
 from playbook.pictures.memory_words import bar_words, headline, instant_words, step_title, table_rows
 from playbook.pictures.words import counted
 from playbook.predict import TrainingMemory, ZeroState, training_memory, zero_states
 from playbook.spec import Layout, Model, Scenario, Workload, model
 from playbook.spec.cluster import smallest_cluster
-from playbook.tables import TERMS
 from playbook.units import gb, thousands
 
 if TYPE_CHECKING:
     from playbook.pictures.memory_run import MeasuredMemory
-
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "parameters": ("parameters",),
-    "optimizer": ("optimizer", "master_weights"),
-    "gradients": ("gradients",),
-    "activations": ("activations", "kv_cache"),
-    "unsharded": ("unsharded",),
-    "temporary": ("temporary", "workspace"),
-    "communication": ("communication_buffers",),
-    "logits": ("logits",),
-}
-"""Colours of a picture from the axis up, and the terms each stands for."""
-LEVELS = 65535
-"""A level is sent as a part of the highest one, in so many steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,18 +121,10 @@ def memory_picture(view: MemoryView, measured: MeasuredMemory | None = None) -> 
         "kick": f"{view.model.name} · {counted(layout.dp, 'rank')} · training",
         "headline": headline(view),
         "bars": _bars(view),
-        "step": _step(view, measured),
+        "step": _step(view),
         "table": table_rows(view, measured),
         "foot": "GB = 10⁹ bytes · capacity: what the driver reports",
     }
-
-
-def group_bytes(terms: Mapping[str, float]) -> dict[str, float]:
-    """Bytes by colour of a picture from bytes by term.
-
-    What lies outside the allocator's hands is left out.
-    """
-    return {group: sum(terms.get(term, 0) for term in members) for group, members in GROUPS.items()}
 
 
 def _bars(view: MemoryView) -> dict[str, Any]:
@@ -185,13 +163,12 @@ def _parts(terms: Mapping[str, int]) -> list[list[Any]]:
     ]
 
 
-def _step(view: MemoryView, measured: MeasuredMemory | None) -> dict[str, Any]:
+def _step(view: MemoryView) -> dict[str, Any]:
     curve = view.memory.walk.curve(160)
     levels = grouped_levels(curve.levels)
     highest = float(levels.max())
     names, owners = _owners(curve.labels)
     peak = {group: gb(size) for group, size in group_bytes(view.memory.walk.terms).items()}
-    traced = measured.traced_peak_bytes if measured else None
     return {
         "title": step_title(view),
         "terms": list(GROUPS),
@@ -204,16 +181,7 @@ def _step(view: MemoryView, measured: MeasuredMemory | None) -> dict[str, Any]:
         "peak": curve.peak_index,
         "peak_words": f"peak {gb(view.memory.peak_bytes)}: {instant_words(view.memory.instant)}",
         "at_peak": [peak[group].split("\N{THIN SPACE}GB")[0] for group in GROUPS],
-        "traced": traced,
     }
-
-
-def grouped_levels(levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum levels of terms (points × `TERMS`) to levels of colours (points × `GROUPS`)."""
-    return np.stack(
-        [levels[:, [TERMS.index(term) for term in members]].sum(axis=1) for members in GROUPS.values()],
-        axis=1,
-    )
 
 
 def _owners(labels: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from playbook.pictures.memory_groups import LEVELS, group_bytes
 from playbook.pictures.memory_words import instant_words, stage_name
 from playbook.pictures.words import counted, difference, row
 from playbook.predict import training_memory
 from playbook.spec import Scenario
 from playbook.strategies import plan
-from playbook.units import size, thousands
+from playbook.units import gb, size, thousands
 
 MOST_RANKS = 8
 MOST_SEQUENCE = 512
@@ -80,8 +83,31 @@ def _terms(scenario: Scenario) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TracedStep:
+    """A trace: real code of one rank on fake tensors."""
+
+    terms: Mapping[str, int]
+    """Bytes by term at the peak."""
+    totals: tuple[float, ...] = ()
+    """Bytes along the step, thinned."""
+    peak_index: int = 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes at any operation."""
+        return sum(self.terms.values())
+
+    @classmethod
+    def of(cls, returned: Mapping[str, Any]) -> TracedStep:
+        """Read what `playbook.runtime.beside_trace.trace_on_rank` returned."""
+        return cls(
+            terms=dict(returned["terms"]), totals=tuple(returned["totals"]), peak_index=returned["peak_index"]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredMemory:
-    """Trace of the scenario shown, and formula, trace and real step of the stand-in, as far as there are."""
+    """Trace of the scenario shown, and formula, trace and real step of its stand-in, as far as there are."""
 
     stand_in: StandIn | None = None
     formula: Mapping[str, int] = field(default_factory=dict)
@@ -90,23 +116,21 @@ class MeasuredMemory:
     measured: Mapping[str, int] = field(default_factory=dict)
     instant: str = ""
     source: str = ""
-    traced_peak_bytes: int | None = None
-    """Peak of the scenario shown, traced."""
+    shown: TracedStep | None = None
+    """Trace of the scenario shown."""
+
+    @property
+    def peaks(self) -> list[tuple[str, Mapping[str, int]]]:
+        """Source and bytes by term of what is known of the stand-in."""
+        known = (("formula", self.formula), ("traced", self.traced), ("measured", self.measured))
+        return [(source, terms) for source, terms in known if terms]
 
     @property
     def row(self) -> dict[str, Any]:
         """The stand-in's peak: formula, traced, measured, difference."""
         assert self.stand_in is not None
-        peaks = {
-            name: sum(terms.values())
-            for name, terms in (
-                ("formula", self.formula),
-                ("traced", self.traced),
-                ("measured", self.measured),
-            )
-            if terms
-        }
-        cells = {name: size(peak) for name, peak in peaks.items()}
+        peaks = {source: sum(terms.values()) for source, terms in self.peaks}
+        cells = {source: size(peak) for source, peak in peaks.items()}
         return row(
             "peak of a real step",
             self.stand_in.words,
@@ -116,62 +140,50 @@ class MeasuredMemory:
             difference=difference(peaks.get("measured"), peaks.get("formula")),
         )
 
-    def with_trace(self, traced: Mapping[str, int]) -> MeasuredMemory:
-        """The same with the stand-in's trace."""
-        return replace(self, traced=dict(traced))
-
 
 def measured_data(run: MeasuredMemory) -> dict[str, Any]:
-    """The three peaks of the stand-in as bars, for a view."""
-    from playbook.pictures.memory import group_bytes
+    """The trace of the scenario shown, and the peaks of the stand-in as bars, for a view."""
+    data: dict[str, Any] = {}
+    if run.shown and run.shown.totals:
+        highest = max(run.shown.totals)
+        parts = np.rint(np.array(run.shown.totals) / highest * LEVELS)
+        data["trace"] = {
+            "highest": highest,
+            "totals": parts.astype("<u2").tobytes(),
+            "peak": run.shown.peak_bytes,
+            "words": f"traced {gb(run.shown.peak_bytes)}",
+        }
+    if run.measured and run.stand_in is not None:
+        formula = sum(run.formula.values())
+        at = f", {instant_words(run.instant)}" if run.instant else ""
+        data["title"] = ["A real step", f"{run.stand_in.words}; peak by term{at}"]
+        data["source"] = run.source
+        data["rows"] = [_bar(source, terms, formula) for source, terms in run.peaks]
+    return data
 
-    rows = [
-        (source, terms)
-        for source, terms in (("formula", run.formula), ("traced", run.traced), ("measured", run.measured))
-        if terms
-    ]
-    if not run.measured or run.stand_in is None:
-        return {}
+
+def _bar(source: str, terms: Mapping[str, int], formula: int) -> dict[str, Any]:
+    peak = sum(terms.values())
     return {
-        "title": [
-            "A real step",
-            f"{run.stand_in.words}; peak by term{f', {instant_words(run.instant)}' if run.instant else ''}",
-        ],
-        "source": run.source,
-        "rows": [
-            {
-                "source": source,
-                "words": size(sum(terms.values())),
-                "difference": difference(sum(terms.values()), sum(run.formula.values()))
-                if source != "formula"
-                else "",
-                "parts": [
-                    [group, amount, size(amount)] for group, amount in group_bytes(terms).items() if amount
-                ],
-            }
-            for source, terms in rows
-        ],
+        "source": source,
+        "words": size(peak),
+        "difference": difference(peak, formula) if source != "formula" else "",
+        "parts": [[group, amount, size(amount)] for group, amount in group_bytes(terms).items() if amount],
     }
 
 
-def with_run(known: MeasuredMemory, returned: Sequence[Mapping[str, Any]], source: str) -> MeasuredMemory:
+def with_step(known: MeasuredMemory, memories: Sequence[Mapping[str, Any]], source: str) -> MeasuredMemory:
     """The same with the peak by term of the rank that had the highest.
 
     Parameters
     ----------
     known
         What is known of the stand-in.
-    returned
-        What `playbook.runtime.strategy_run.run_on_rank` returned, by rank.
+    memories
+        `memory` of what `playbook.runtime.strategy_run.run_on_rank` returned, by rank.
     source
         One of `playbook.tables.SOURCES`.
     """
-    worst = max((value["memory"] for value in returned), key=lambda memory: memory["peak_bytes"])
-    terms = worst["terms"]
-    pairs = terms.items() if isinstance(terms, Mapping) else [(one["term"], one["bytes"]) for one in terms]
-    return replace(
-        known,
-        measured={name: int(amount) for name, amount in pairs},
-        instant=str(worst["instant"]),
-        source=source,
-    )
+    worst = max(memories, key=lambda memory: memory["peak_bytes"])
+    terms = {one["term"]: int(one["bytes"]) for one in worst["terms"]}
+    return replace(known, measured=terms, instant=str(worst["instant"]), source=source)

@@ -113,7 +113,7 @@ def step_title(view: MemoryView) -> list[str]:
 def table_rows(view: MemoryView, measured: MeasuredMemory | None) -> dict[str, Any]:
     """Shown scenario by formula and trace, then the real step of a small one by all three."""
     walk = view.memory.walk
-    traced = measured.traced_peak_bytes if measured else None
+    traced = measured.shown.peak_bytes if measured and measured.shown else None
     rows = [
         row(
             "state between steps",

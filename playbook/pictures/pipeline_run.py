@@ -74,48 +74,42 @@ class MeasuredOrder:
         return f"… {thousands(self.done)} of {thousands(self.start.size)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emulation:
-    """How real ranks stretch the actions of a schedule: compute replaced by sleeps, messages real."""
+def unit_seconds(orders: Sequence[TimedOrder]) -> float:
+    """Seconds that a unit of the picture lasts on real ranks, the same for all its schedules.
 
-    forward: float
-    backward: float
-    """Cost of a chunk, in units of the picture."""
-    unit_s: float
-    """Seconds of one unit."""
-
-    def seconds(self, one: TimedOrder) -> float:
-        """Time that the whole schedule will take."""
-        return one.timed.makespan * self.unit_s
-
-
-def emulation(one: TimedOrder) -> Emulation:
-    """Choose how long a unit lasts on real ranks, so that the shortest action takes `SHORTEST_S`.
+    The shortest action takes `SHORTEST_S`, or longer where the steps are over soon.
 
     Raises
     ------
     ValueError
-        If the schedule splits backward in two, which real ranks do not run yet, or an action costs nothing.
+        If a schedule splits backward in two, which real ranks do not run yet, or an action costs nothing.
     """
+    shortest = min(min(_chunk_costs(one)) for one in orders)
+    if shortest <= 0:
+        raise ValueError("an action of no cost cannot be run; give I + W above 0")
+    longest = max(one.timed.makespan for one in orders)
+    stretch = min(2.0, max(1.0, PATIENCE_S * shortest / (SHORTEST_S * longest)))
+    return stretch * SHORTEST_S / shortest
+
+
+def _chunk_costs(one: TimedOrder) -> tuple[float, float]:
+    """Units of a chunk's forward and of its backward."""
     timed = one.timed
     if not set(np.unique(timed.kind).tolist()) <= {0, 1}:
         raise ValueError(
             f"{one.title} splits backward in two; real ranks run schedules with a whole backward so far"
         )
     forward, backward = (float(timed.duration[timed.kind == kind][0]) for kind in (0, 1))
-    shortest = min(forward, backward)
-    if shortest <= 0:
-        raise ValueError("an action of no cost cannot be run; give I + W above 0")
-    stretch = min(2.0, max(1.0, PATIENCE_S * shortest / (SHORTEST_S * timed.makespan)))
-    return Emulation(forward=forward, backward=backward, unit_s=stretch * SHORTEST_S / shortest)
+    return forward, backward
 
 
-def emulation_levers(one: TimedOrder) -> dict[str, Any]:
+def emulation_levers(one: TimedOrder, unit_s: float) -> dict[str, Any]:
     """Levers of a run of the strategy `pp` whose actions last as long as the picture says.
 
     The model is as small as its stages allow, so that the real computation hides in the sleeps.
     """
-    order, pace = one.order, emulation(one)
+    order = one.order
+    forward, backward = _chunk_costs(one)
     small = replace(
         model("toy-15m"),
         name="toy-pipeline",
@@ -134,20 +128,20 @@ def emulation_levers(one: TimedOrder) -> dict[str, Any]:
         "microbatches": order.microbatches,
         "schedule": order.name,
         "chunks": order.chunks,
-        "unit_s": pace.unit_s,
-        "forward": pace.forward,
-        "backward": pace.backward,
+        "unit_s": unit_s,
+        "forward": forward,
+        "backward": backward,
     }
 
 
 def run_note(orders: Sequence[TimedOrder]) -> str:
     """What Run does and how long it takes, in words."""
     try:
-        paces = [emulation(one) for one in orders]
+        unit_s = unit_seconds(orders)
     except ValueError as refused:
         return str(refused)
-    total = sum(pace.seconds(one) for pace, one in zip(paces, orders, strict=True))
-    pace = f"sleeps of {short(1000 * paces[0].unit_s)} ms per unit, {short(total, 2)} s in all"
+    total = unit_s * sum(one.timed.makespan for one in orders)
+    pace = f"sleeps of {short(1000 * unit_s)} ms per unit, {short(total, 2)} s in all"
     return f"Real processes and messages; compute replaced by {pace}."
 
 

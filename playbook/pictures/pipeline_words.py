@@ -99,7 +99,7 @@ def _memory(own: float, other: float, title: str) -> str:
         return f"in the memory of {title}"
     if own > other:
         return f"for {short(own / other)} × the memory of {title}"
-    return f"in {short(own / other)} × the memory of {title}"
+    return f"in {round(100 * own / other)} % of the memory of {title}"
 
 
 def table_rows(orders: Sequence[TimedOrder], measured: Mapping[str, MeasuredOrder]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ test('peaks tell formula, trace and measurement apart by fill', () => {
 });
 
 const step = { terms: ['parameters', 'activations'], highest: 4e9, levels: new DataView(new Uint16Array([65535, 0, 65535, 32768, 65535, 16384]).buffer), owners: new DataView(new Int16Array([0, -1, 0]).buffer), names: ['lm_head'], phases: 'FFB',
-  spans: [['forward, layer 0 → 1', 0, 1], ['backward', 2, 2]], peak: 1, peak_words: 'peak 6.00 GB: forward of the head', at_peak: ['4.00', '2.00'], traced: 5.9e9 };
+  spans: [['forward, layer 0 → 1', 0, 1], ['backward', 2, 2]], peak: 1, peak_words: 'peak 6.00 GB: forward of the head', at_peak: ['4.00', '2.00'], trace: { highest: 5.9e9, peak: 5.9e9, words: 'traced 5.90 GB', parts: new Uint16Array([40000, 65535, 50000]) } };
 test('levels come back in bytes and the peak is the highest', () => {
   const got = unpack(step, typed);
   assert.equal(got.count, 3);
@@ -68,6 +68,7 @@ test('levels come back in bytes and the peak is the highest', () => {
 });
 test('the step is drawn with its limit inside or beyond the scale', () => {
   assert.match(sound(drawArea(step, unpack(step, typed), 880, { limit: 85e9, limitWords: 'H100 85.5 GB', point: null })), /× the peak ↑/);
+  assert.match(drawArea(step, unpack(step, typed), 880, { limit: 85e9, limitWords: 'x', point: null }), /traced 5\.90 GB/);
   assert.match(sound(drawArea(step, unpack(step, typed), 880, { limit: 6.2e9, limitWords: 'small 6.2 GB', point: 2 })), /small 6\.2 GB<\/text>/);
 });
 

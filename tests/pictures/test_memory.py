@@ -1,15 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from playbook.pictures.copies import scenario_copies
-from playbook.pictures.memory import (
-    GROUPS,
-    group_bytes,
-    grouped_levels,
-    memory_picture,
-    memory_view,
+from playbook.pictures.memory import memory_picture, memory_view
+from playbook.pictures.memory_groups import GROUPS, group_bytes, grouped_levels
+from playbook.pictures.memory_run import (
+    MeasuredMemory,
+    TracedStep,
+    measured_data,
+    predicted,
+    stand_in,
+    with_step,
 )
-from playbook.pictures.memory_run import measured_data, predicted, stand_in, with_run
 from playbook.pictures.memory_words import instant_words
 from playbook.spec import Layout, Scenario, Workload, model
 from playbook.tables import TERMS
@@ -112,15 +116,34 @@ def test_a_stage_that_does_not_run_has_no_stand_in():
 
 def test_the_rank_with_the_highest_peak_counts():
     known = predicted(stand_in(view(zero=0, recipe="fp32", ranks=2).scenario))
-    low = {
-        "memory": {"peak_bytes": 5, "instant": "B layers.0", "terms": [{"term": "parameters", "bytes": 5}]}
-    }
-    high = {"memory": {"peak_bytes": 7, "instant": "B root", "terms": [{"term": "parameters", "bytes": 7}]}}
-    run = with_run(known, [low, high], "tracked:gloo")
+    low = {"peak_bytes": 5, "instant": "B layers.0", "terms": [{"term": "parameters", "bytes": 5}]}
+    high = {"peak_bytes": 7, "instant": "B root", "terms": [{"term": "parameters", "bytes": 7}]}
+    run = with_step(known, [low, high], "tracked:gloo")
     assert run.measured == {"parameters": 7}
     shown = measured_data(run)
     assert [row["source"] for row in shown["rows"]] == ["formula", "measured"]
     assert shown["title"][1].endswith("peak by term, backward of the loss")
+
+
+def test_a_trace_is_drawn_beside_the_formula_and_compared_with_it():
+    shown = view()
+    peak = shown.memory.peak_bytes
+    traced = TracedStep(
+        terms={"parameters": peak // 2, "logits": peak - peak // 2}, totals=(1e9, float(peak))
+    )
+    known = MeasuredMemory(shown=traced)
+    data = measured_data(known)
+    assert np.frombuffer(data["trace"]["totals"], "<u2")[1] == 65535
+    rows = {row["label"]: row for row in memory_picture(shown, known)["table"]["rows"]}
+    assert rows["peak"]["difference"] == "traced 0 ✓"
+
+
+def test_a_trace_of_the_stand_in_stands_between_formula_and_measurement():
+    known = predicted(stand_in(view(zero=0, recipe="fp32", ranks=2).scenario))
+    step = {"peak_bytes": 7, "instant": "B root", "terms": [{"term": "parameters", "bytes": 7}]}
+    run = replace(with_step(known, [step], "tracked:gloo"), traced={"parameters": 6})
+    assert [row["source"] for row in measured_data(run)["rows"]] == ["formula", "traced", "measured"]
+    assert run.row["traced"] == "6.00\u2009B"
 
 
 def test_copies_give_the_scenario_back():

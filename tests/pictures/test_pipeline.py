@@ -3,11 +3,11 @@ import pytest
 
 from playbook.pictures.pipeline import Costs, pipeline_copies, pipeline_picture, takes_chunks, timed_orders
 from playbook.pictures.pipeline_run import (
-    emulation,
     emulation_levers,
     measured_data,
     measured_order,
     run_note,
+    unit_seconds,
 )
 
 COSTS = Costs()
@@ -88,17 +88,24 @@ def test_a_whole_run_has_a_makespan_and_an_idle_share():
 
 
 def test_no_emulated_action_is_shorter_than_twenty_milliseconds():
-    (long,) = timed_orders(["1f1b"], 4, 64, Costs.parse("1:3:3"))
-    pace = emulation(long)
-    assert pace.forward * pace.unit_s == pytest.approx(0.02)
-    (short,) = timed_orders(["1f1b"], 2, 2, COSTS)
-    assert emulation(short).unit_s == pytest.approx(0.04)
-    assert "40 ms per unit" in run_note([short])
+    long = timed_orders(["1f1b"], 4, 64, Costs.parse("1:3:3"))
+    assert unit_seconds(long) == pytest.approx(0.02)
+    short = timed_orders(["1f1b"], 2, 2, COSTS)
+    assert unit_seconds(short) == pytest.approx(0.04)
+    assert "40 ms per unit" in run_note(short)
+
+
+def test_schedules_of_one_picture_run_at_one_pace():
+    plain, interleaved = timed_orders(["1f1b", "interleaved-1f1b"], 4, 32, COSTS, chunks=2)
+    unit_s = unit_seconds([plain, interleaved])
+    assert unit_s == pytest.approx(0.02)
+    assert emulation_levers(plain, unit_s)["forward"] == 2
+    assert emulation_levers(interleaved, unit_s)["forward"] == 1
 
 
 def test_the_emulated_model_has_a_layer_for_every_stage():
     (one,) = timed_orders(["interleaved-1f1b"], 4, 8, COSTS, chunks=2)
-    levers = emulation_levers(one)
+    levers = emulation_levers(one, 0.02)
     assert levers["model"].layers == 8
     assert levers["chunks"] == 2
     assert levers["backward"] == 2 * levers["forward"]

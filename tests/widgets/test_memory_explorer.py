@@ -17,7 +17,7 @@ def test_a_stage_that_the_framework_has_not_is_drawn_by_the_textbook_and_says_so
     explorer = MemoryExplorer()
     explorer.zero = 2
     assert "the papers' accounting" in explorer.picture["step"]["title"][1]
-    assert "fsdp2-mixed" in explorer.note
+    assert "PyTorch shares gradients only together with parameters" in explorer.note
     assert explorer.actions[0]["off"]
     assert explorer.refusal == {}
 
@@ -45,6 +45,24 @@ def test_a_real_step_stands_beside_its_own_formula():
     explorer.run(wait=True)
     row = explorer.picture["table"]["rows"][-1]
     assert row["measured"].endswith("MB")
-    assert [one["source"] for one in explorer.measured["rows"]][0] == "formula"
-    assert [one["source"] for one in explorer.measured["rows"]][-1] == "measured"
+    assert row["traced"].endswith("MB")
+    assert [one["source"] for one in explorer.measured["rows"]] == ["formula", "traced", "measured"]
     assert explorer.measured["source"] == "tracked:gloo"
+
+
+@pytest.mark.dist
+def test_the_trace_button_traces_the_scenario_shown():
+    explorer = MemoryExplorer("toy-15m", ranks=8, zero=3, recipe="fp32", recompute="none", sequence=64)
+    before = explorer.picture["table"]["rows"][1]
+    assert before["traced"] == "not traced"
+    explorer.run(wait=True, button="trace")
+    row = explorer.picture["table"]["rows"][1]
+    assert row["difference"].startswith("traced ")
+    # The formula is of the kernels of a GPU; the trace of a small model keeps a few small buffers more.
+    assert abs(explorer.measured["trace"]["peak"] / explorer._view.memory.peak_bytes - 1) < 0.03
+
+
+def test_a_framework_that_is_not_traced_offers_no_trace():
+    explorer = MemoryExplorer(framework="transformers")
+    assert explorer.actions[1]["off"]
+    assert "tracer" in explorer.actions[1]["help"]

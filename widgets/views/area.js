@@ -14,7 +14,7 @@ export function unpack(step, typed) {
 }
 
 export function scaleOf(step, data, width, limit) {
-  const high = Math.max(...data.totals, step.traced || 0) * 1.14, top = limit && limit < high * 1.35 ? Math.max(high, limit * 1.05) : high;
+  const high = Math.max(...data.totals, step.trace ? step.trace.peak : 0) * 1.14, top = limit && limit < high * 1.35 ? Math.max(high, limit * 1.05) : high;
   const marks = ticks(top / 1e9, 5), last = marks[marks.length - 1] * 1e9;
   const right = Math.max(LEFT + 120, width - KEY), end = Math.max(last, top);
   return { right, end, marks, x: point => LEFT + point / Math.max(1, data.count) * (right - LEFT), y: bytes => TOP + HEIGHT * (1 - bytes / end) };
@@ -94,11 +94,19 @@ export function draw(step, data, width, options) {
   if (options.pinned) marks += path(options.pinned(s), 'ink', null, { 'stroke-width': 1.5 });
   const px = (s.x(step.peak) + s.x(step.peak + 1)) / 2, right = px < (LEFT + s.right) / 2;
   marks += limitLine({ ...step, highest_total: total }, s, options.limit, options.limitWords);
-  marks += line(px, s.y(total) - 10, px, s.y(0), 'ink') + text(px + (right ? 10 : -10), s.y(total) - 12, step.peak_words, right ? 'b' : 'b n') + circle(px, s.y(total), 4, 'ground ink', { 'stroke-width': 1.5 });
-  if (step.traced) marks += diamond(px, s.y(step.traced), 5) + text(px + (right ? 10 : -10), s.y(step.traced) + 16, `traced ${gb(step.traced)}`, right ? 's' : 's n');
+  marks += line(px, s.y(total) - 10, px, s.y(0), 'ink') + text(px + (right ? 10 : -10), s.y(total) - 12, step.peak_words, right ? 'b halo' : 'b n halo') + circle(px, s.y(total), 4, 'ground ink', { 'stroke-width': 1.5 });
+  if (step.trace) marks += traced(step.trace, s, px, right);
   if (options.point !== null && options.point !== step.peak) marks += line((s.x(options.point) + s.x(options.point + 1)) / 2, TOP, (s.x(options.point) + s.x(options.point + 1)) / 2, TOP + HEIGHT, 'select');
   marks += key(step, data, s, width, options.point ?? step.peak);
   return svg(width, TOP + HEIGHT + 22, marks);
+}
+
+// The trace of the same step: dotted, with a diamond at its own peak.
+function traced(trace, s, px, right) {
+  const count = trace.parts.length, x = i => LEFT + i / count * (s.right - LEFT), y = part => s.y(part / 65535 * trace.highest).toFixed(1);
+  const d = Array.from(trace.parts, (part, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(part)}L${x(i + 1).toFixed(1)} ${y(part)}`).join('');
+  const top = trace.parts.indexOf(65535), at = x(Math.max(0, top) + 0.5);
+  return path(d, 'ink2', null, { 'stroke-width': 1.5, 'stroke-dasharray': '1 3' }) + diamond(at, s.y(trace.peak), 5) + text(px + (right ? 10 : -10), s.y(trace.peak) + 30, trace.words, right ? 's halo' : 's n halo');
 }
 
 // Outline of another step on this one's axes, for the pinned A.

@@ -58,7 +58,7 @@ export function draw(bars, width, options = {}) {
     const x = Math.min(past + 10, s.right + 12), gap = x + 8.2 * row.words.length + 8;
     marks += text(x, y + 18.5, row.words, 'result') + text(gap, y + 18.5, row.parts, 'm');
     if (row.fits) marks += text(gap + row.parts.length * 6.1 + 8, y + 18.5, '✓ state fits', 'fits');
-    else if (other) marks += text(gap + row.parts.length * 6.1 + 8, y + 18.5, `A ${other.words}`, 's');
+    if (other) marks += text(gap + row.parts.length * 6.1 + (row.fits ? 96 : 8), y + 18.5, `A ${other.words}`, 's');
   });
   marks += line(capacity, 15, capacity, bottom, 'ink', { 'stroke-width': 1.5 }) + text(capacity, bottom + 13, bars.capacity_words, 'b s c');
   return svg(width, bottom + 18, marks);

@@ -23,7 +23,7 @@ function scrubber(picture, width) {
     if (!here && all > 32) continue;
     marks += circle(x(i), 20, here ? 8 : 4, here ? 'ground select' : i < picture.step ? 'full' : 'rest', { style: '--c:var(--pb-communication)', ...(here ? { 'stroke-width': 3 } : {}) });
   }
-  for (let i = 0; i <= all; i += 1) if (i === picture.step || (i % every === 0 && Math.abs(i - picture.step) >= every) || i === all) marks += text(x(i), 42, i, i === picture.step ? 'b c' : 'm c');
+  for (let i = 0; i <= all; i += 1) if (i === picture.step || (i % every === 0 && Math.abs(i - picture.step) >= every && all - i >= every * 0.7) || i === all) marks += text(x(i), 42, i, i === picture.step ? 'b c' : 'm c');
   return svg(width, 46, marks);
 }
 
@@ -111,7 +111,8 @@ export const collective = {
 
   side(host) {
     const sums = host.get('picture').grid.sums, masks = host.get('picture').grid.masks;
-    const mine = masks ? `Column: a rank. Row: a chunk. Small squares say <b>whose numbers</b> ${sums ? 'are summed in it' : 'it has'}; pale ones arrive in this step.` : 'Column: a rank. Row: a chunk. Fill: how many ranks are summed in it.';
+    const crowded = host.get('picture').grid.moves.length > 1.5 * host.get('picture').grid.ranks * host.get('picture').grid.chunks;
+    const mine = crowded ? 'Every rank sends to every other: choose a cell to see its messages. Small squares say <b>whose numbers</b> are in it.' : masks ? `Column: a rank. Row: a chunk. Small squares say <b>whose numbers</b> ${sums ? 'are summed in it' : 'it has'}; pale ones arrive in this step.` : 'Column: a rank. Row: a chunk. Fill: how many ranks are summed in it.';
     return `<div class="rule"></div><p class="note" style="margin:0">${mine}</p><p class="note" style="margin:12px 0 0"><kbd>Space</kbd> play &nbsp;<kbd>↑</kbd> <kbd>↓</kbd> cell<br><kbd>T</kbd> table &nbsp;<kbd>Enter</kbd> pin</p>`;
   },
 

@@ -40,9 +40,9 @@ export function live(lanes, rank) {
 // Heights of a rank's row: blocks over a memory curve while there is room, thinner rows for more ranks.
 export function rows(ranks) {
   if (ranks <= 8) return { row: 42, block: 20, curve: 16, top: 8 };
-  if (ranks <= 16) return { row: 24, block: 18, curve: 0, top: 6 };
-  if (ranks <= 32) return { row: 14, block: 12, curve: 0, top: 6 };
-  return { row: Math.max(4, Math.floor(400 / ranks)), block: Math.max(3, Math.floor(400 / ranks) - 1), curve: 0, top: 6 };
+  if (ranks <= 16) return { row: 24, block: 18, curve: 0, top: 12 };
+  if (ranks <= 32) return { row: 14, block: 12, curve: 0, top: 12 };
+  return { row: Math.max(4, Math.floor(400 / ranks)), block: Math.max(3, Math.floor(400 / ranks) - 1), curve: 0, top: 12 };
 }
 
 // What fits in a block so many pixels wide.

@@ -48,7 +48,7 @@ function names(chart, a) {
 function crossing(cross, a) {
   if (!cross) return '';
   const at = a.x(cross.bytes);
-  return line(at, TOP + 10, at, TOP + a.height, 'ink2') + text(Math.min(at, a.right - 74), TOP + 4, cross.words, 's b c') + text(at - 6, TOP + a.height - 8, cross.below, 'm s n') + text(at + 6, TOP + a.height - 8, cross.above, 'm s');
+  return line(at, TOP + 10, at, TOP + a.height, 'ink2') + text(Math.min(at, a.right - 74), TOP + 4, cross.words, 's b c halo') + text(at - 6, TOP + a.height - 8, cross.below, 'm s n') + text(at + 6, TOP + a.height - 8, cross.above, 'm s');
 }
 
 // The chosen size: ring around the measured point, or an open one on the formula's line.
@@ -57,11 +57,11 @@ function chosen(chart, measured, a) {
   if (!point) {
     const place = chart.sizes.reduce((best, bytes, i) => (Math.abs(Math.log(bytes / at.bytes)) < Math.abs(Math.log(chart.sizes[best] / at.bytes)) ? i : best), 0);
     const above = chart.lines.every(l => l.chosen || l.seconds[place] <= at.seconds * 1.2), right = a.x(at.bytes) < LEFT + 110;
-    const words = above ? text(a.x(at.bytes) + (right ? 4 : -6), a.y(at.seconds) - 12, at.words, `s accent b${right ? '' : ' n'}`) : text(a.x(at.bytes) + 8, a.y(at.seconds) + 20, at.words, 's accent b');
+    const words = above ? text(a.x(at.bytes) + (right ? 4 : -6), a.y(at.seconds) - 12, at.words, `s accent b halo${right ? '' : ' n'}`) : text(a.x(at.bytes) + 8, a.y(at.seconds) + 20, at.words, 's accent b halo');
     return circle(a.x(at.bytes), a.y(at.seconds), 4.5, 'ground ink', { 'stroke-width': 1.5 }) + words;
   }
-  const left = a.x(at.bytes) > a.right - 130;
-  return circle(a.x(at.bytes), a.y(point[1]), 9, 'select') + text(a.x(at.bytes) + (left ? -13 : 13), a.y(point[1]) + 20, point[2] === null ? seconds(point[1]) : `${seconds(point[1])}, ${percent(point[2])}`, `s accent b${left ? ' n' : ''}`);
+  const left = a.x(at.bytes) > a.right - 112;
+  return circle(a.x(at.bytes), a.y(point[1]), 9, 'select') + text(a.x(at.bytes) + (left ? -13 : 13), a.y(point[1]) + 20, point[2] === null ? seconds(point[1]) : `${seconds(point[1])}, ${percent(point[2])}`, `s accent b halo${left ? ' n' : ''}`);
 }
 
 function residuals(measured, chart, a, base) {

@@ -23,6 +23,12 @@ function sentence(host) {
   return point === null || point === undefined ? '' : `${gb(data.totals[point])} GB: ${instant(step, data, point)}`;
 }
 
+// The formula's step with its trace, if there is one.
+function stepOf(host) {
+  const { step } = host.get('picture'), { trace } = host.get('measured');
+  return trace ? { ...step, trace: { ...trace, parts: typed(trace.totals, Uint16Array) } } : step;
+}
+
 function choose(host, point, say) {
   host.cursor.point = point;
   memory.paint(host);
@@ -46,7 +52,7 @@ export const memory = {
     find('hover').textContent = sentence(host) || step.title[1];
     const wide = host.stage.clientWidth;
     host.stage.querySelector('[data-bars]').innerHTML = drawBars(bars, wide, { zoomed: host.cursor.zoomed, pinned: pinned.bars });
-    host.stage.querySelector('[data-area]').innerHTML = drawArea(step, data, wide, {
+    host.stage.querySelector('[data-area]').innerHTML = drawArea(stepOf(host), data, wide, {
       limit: bars.capacity, limitWords: bars.capacity_words, point: host.cursor.point ?? null, pinned: pinned.step ? outlineOf(dataOf(pinned.step)) : null,
     });
     const real = host.get('measured');
@@ -62,7 +68,7 @@ export const memory = {
     clearTimeout(host.cursor.wait);
     if (!spot || e.type === 'pointerleave') { if (host.cursor.point != null && !host.cursor.kept) choose(host, null); return; }
     if (e.type === 'wheel') return;
-    const { bars, step } = host.get('picture'), data = dataOf(step), s = scaleOf(step, data, host.stage.clientWidth, bars.capacity), px = e.clientX - spot.getBoundingClientRect().left;
+    const { bars, step } = host.get('picture'), data = dataOf(step), s = scaleOf(stepOf(host), data, host.stage.clientWidth, bars.capacity), px = e.clientX - spot.getBoundingClientRect().left;
     const point = px > s.right + 4 ? null : pointAt(s, data, px);
     if (e.type === 'click') { host.cursor.kept = point !== null && !(host.cursor.kept && host.cursor.point === point); choose(host, host.cursor.kept ? point : null, true); }
     else if (!host.cursor.kept && point !== host.cursor.point) host.cursor.wait = setTimeout(() => choose(host, point), host.cursor.point == null ? 80 : 0);
@@ -78,7 +84,7 @@ export const memory = {
     return true;
   },
 
-  side: host => `<div class="rule"></div><p class="note" style="margin:0"><b>Tall</b>: every rank keeps a copy.<br><b>Low</b>: a rank keeps its share.<br>Black line: memory the driver reports.</p>`
+  side: host => `<div class="rule"></div><p class="note" style="margin:0"><b>Tall</b>: every rank keeps a copy.<br><b>Low</b>: a rank keeps its share.<br>Upright line: memory the driver reports.</p>`
     + '<p class="note" style="margin:12px 0 0"><kbd>←</kbd> <kbd>→</kbd> instant &nbsp;<kbd>End</kbd> peak<br><kbd>+</kbd> <kbd>−</kbd> zoom the bars</p>',
 
   tables(host) {

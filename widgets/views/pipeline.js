@@ -34,7 +34,7 @@ function viewOf(host) {
 function facts(schedule, measured, pinned) {
   const [overMakespan, overIdeal, span] = schedule.idle, [most, whose] = schedule.peak;
   const run = measured ? `<div><span>${escape(measured.words)}</span><b>${escape(measured.difference)}</b></div>` : '';
-  const other = pinned ? `<div><span><b>A</b> ${escape(pinned.end)}</span><span>${escape(pinned.peak[0])}</span></div>` : '';
+  const other = pinned ? `<div><span><b>A</b>: ${escape(pinned.end)} units</span><span>peak ${escape(pinned.peak[0].replace(' A', ''))}</span></div>` : '';
   return `<div class="facts"><div style="justify-content:flex-start;align-items:baseline"><b class="result">${escape(schedule.end)}</b><span>units</span></div>${run}${other}<hr>`
     + `<div><b>${overMakespan}</b><span>idle / makespan</span></div><div><b>${overIdeal}</b><span>idle / ideal</span></div><div><b>${span} units</b><span>inside span</span></div><hr>`
     + `<div><b>${most}</b><span>${whose}</span></div></div>`;
@@ -97,7 +97,7 @@ export const pipeline = {
       const measured = measuredOf(host, schedule.name), other = pinned.find(s => s.name === schedule.name) || pinned[i];
       draw(ctx, lanes, size, box, view, c, {
         index, rank: index >= 0 ? rankOf(lanes, index) : -1, top, measured, peaks: schedule.peaks, gap: schedule.gap, pinned: other ? other.makespan : null,
-        now: host.cursor.play ?? (measured && !measured.whole && host.busy() ? measured.now : null), bad: status.state === 'failed' ? status.failure?.rank : undefined,
+        now: host.cursor.play ?? (measured && !measured.whole && host.busy() ? measured.now : null), bad: status.state === 'failed' && measured && !measured.whole ? status.failure?.rank : undefined, cause: status.failure?.mark,
       });
     });
     const spot = host.stage.querySelector('[data-axis]');

@@ -80,7 +80,9 @@ function blocks(ctx, lanes, r, y, size, X, view, c, chosen) {
   ctx.globalAlpha = 1;
 }
 
+// Numbers stand in the blocks of a kind if the longest of them fits.
 function words(ctx, lanes, r, y, size, X, view, c, chosen, solid) {
+  const digits = String(Math.max(...lanes.microbatch.subarray(lanes.offsets[r], lanes.offsets[r + 1]))).length;
   ctx.font = `500 9px ${c.font}`;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'alphabetic';
@@ -88,11 +90,10 @@ function words(ctx, lanes, r, y, size, X, view, c, chosen, solid) {
   for (let i = lanes.offsets[r]; i < lanes.offsets[r + 1]; i += 1) {
     if (lanes.start[i] > view.to || lanes.start[i] + lanes.duration[i] < view.from) continue;
     const x = X(lanes.start[i]), w = X(lanes.start[i] + lanes.duration[i]) - x, level = detail(w, size.block);
-    if (level !== 'words' && level !== 'digits') continue;
-    const digits = String(lanes.microbatch[i]), label = (level === 'words' && lanes.chunks < 2 ? KINDS[lanes.kind[i]] : '') + digits;
-    if (w < 5.4 * label.length + 2) continue;
+    if ((level !== 'words' && level !== 'digits') || w < 5.2 * digits + 0.8) continue;
+    const letter = level === 'words' && lanes.chunks < 2 && w >= 5.2 * (digits + 1) + 2 ? KINDS[lanes.kind[i]] : '';
     ctx.globalAlpha = chosen !== null && lanes.microbatch[i] !== chosen ? 0.35 : 1;
-    ctx.fillText(label, x + w / 2, y + (solid ? 11.4 : size.block / 2 + 3.2) + (lanes.kind[i] === 3 ? 1.2 : 0));
+    ctx.fillText(letter + lanes.microbatch[i], x + w / 2, y + (solid ? 11.4 : size.block / 2 + 3.2) + (lanes.kind[i] === 3 ? 1.2 : 0));
   }
   ctx.globalAlpha = 1;
   ctx.textAlign = 'left';
@@ -177,7 +178,8 @@ export function draw(ctx, lanes, size, box, view, c, options) {
   if (options.now !== null && options.now !== undefined) rule(ctx, X(options.now), size.top - 6, foot, c.accent, 1.5);
   if (options.index >= 0) ring(ctx, lanes, options.index, options.rank, size, X, c);
   ctx.restore();
-  if (size.curve) peaks(ctx, lanes, size, box, c, options.peaks);
+  if (options.bad !== undefined && options.measured) cross(ctx, lanes, options, size, X, c);
+  peaks(ctx, size, box, c, options);
 }
 
 // What a long wait waits for stands in the empty slot itself.
@@ -192,13 +194,52 @@ function waits(ctx, gap, size, X, c) {
   ctx.textAlign = 'left';
 }
 
-function peaks(ctx, lanes, size, box, c, values) {
+// Most memory of each rank: a number under its row, or a bar beside it where rows are thin.
+function peaks(ctx, size, box, c, { peaks: values, top }) {
   ctx.font = `600 10.5px ${c.font}`;
   ctx.fillStyle = c.ink;
   ctx.textAlign = 'right';
   ctx.textBaseline = 'alphabetic';
-  values.forEach((value, r) => ctx.fillText(`${Math.round(value * 100) / 100} A`, box.right + 36, size.top + r * size.row + size.block + size.curve + 1));
+  const said = value => `${Math.round(value * 100) / 100} A`;
+  if (size.curve) values.forEach((value, r) => ctx.fillText(said(value), box.right + 36, size.top + r * size.row + size.block + size.curve + 1));
+  else {
+    values.forEach((value, r) => {
+      const wide = Math.max(1, value / top * 28), y = size.top + r * size.row;
+      ctx.fillStyle = c.memoryTint;
+      ctx.fillRect(box.right + 8, y, wide, size.block);
+      ctx.fillStyle = c.memory;
+      ctx.fillRect(box.right + 7 + wide, y, 1.2, size.block);
+    });
+    ctx.fillStyle = c.ink;
+    ctx.fillText(said(Math.max(...values)), box.right + 37, size.top - 2 > 8 ? size.top - 2 : 9);
+  }
   ctx.textAlign = 'left';
+}
+
+// Where the rank died, and of what.
+function cross(ctx, lanes, options, size, X, c) {
+  let last = 0;
+  for (let i = lanes.offsets[options.bad]; i < lanes.offsets[options.bad + 1]; i += 1) {
+    const end = options.measured.start[i] + options.measured.duration[i];
+    if (end > last) last = end;
+  }
+  const x = X(last) + 4, y = size.top + options.bad * size.row + size.block / 2;
+  ctx.strokeStyle = c.bad;
+  ctx.lineWidth = 3;
+  ctx.beginPath();
+  ctx.moveTo(x - 6, y - 6);
+  ctx.lineTo(x + 6, y + 6);
+  ctx.moveTo(x + 6, y - 6);
+  ctx.lineTo(x - 6, y + 6);
+  ctx.stroke();
+  const words = options.cause || 'failed';
+  ctx.font = `600 10.5px ${c.font}`;
+  const wide = ctx.measureText(words).width;
+  ctx.fillStyle = c.ground;
+  ctx.fillRect(x + 10, y - 8, wide + 8, 16);
+  ctx.fillStyle = c.bad;
+  ctx.textBaseline = 'middle';
+  ctx.fillText(words, x + 14, y);
 }
 
 // The end of the pinned order, A.
