@@ -9,7 +9,7 @@ values are half.
 from collections.abc import Sequence
 
 from playbook.frameworks.lines import Line, Made
-from playbook.program.block import Region, Size
+from playbook.program.op import Region, Size
 from playbook.program.policy import Sizes
 
 WIDE = 4

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from playbook.frameworks.aten import WIDE, linear_backward, linear_forward, norm_backward, norm_forward
 from playbook.frameworks.lines import GRADIENT, INPUT, Line, Made, block
-from playbook.program.block import LAST, START, At, Block, Junction, Size, Tensor
+from playbook.program.block import Block, Junction, Tensor
+from playbook.program.op import LAST, START, At, Size
 from playbook.program.policy import Sizes
 
 EMBED = "embed_tokens"

@@ -10,7 +10,8 @@ from playbook.frameworks.aten import (
     rotate_forward,
 )
 from playbook.frameworks.lines import GRADIENT, INPUT, Line, Made, block
-from playbook.program.block import Block, Junction, Region, Size
+from playbook.program.block import Block, Junction
+from playbook.program.op import Region, Size
 from playbook.program.policy import Sizes
 
 

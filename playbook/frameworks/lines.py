@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from playbook.frameworks.parts import block_gradient, block_input, weights
-from playbook.program.block import At, Block, Junction, Op, Region, Size, Tensor, rows
+from playbook.program.block import Block, Junction, Tensor
+from playbook.program.op import At, Op, Region, Size, rows
 from playbook.spec import Parameter
 
 INPUT, GRADIENT = "input", "gradient"

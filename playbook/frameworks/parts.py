@@ -4,7 +4,8 @@ completes them."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from playbook.program.block import END, At, Op, Region, Size, Tensor, Weight
+from playbook.program.block import Tensor, Weight
+from playbook.program.op import END, At, Op, Region, Size
 from playbook.spec import Parameter
 
 

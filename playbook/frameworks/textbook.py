@@ -13,7 +13,9 @@ the attention core counts the whole score matrix, and 2.5 times its forward in f
 """
 
 from playbook.frameworks.parts import backward, block_input, forward, saved, weights
-from playbook.program.block import END, START, At, Block, Junction, Op, Region, Size, Tensor, rows
+from playbook.frameworks.textbook_ends import drops, embedding, head
+from playbook.program.block import Block, Junction, Tensor
+from playbook.program.op import Op, Region, Size, rows
 from playbook.program.policy import Policy, Sizes
 from playbook.program.polynomial import scaled
 
@@ -98,11 +100,6 @@ def layer_backward(z: Sizes) -> list[Op]:
         *(row for name in reversed(ATTENTION) for row in product[f"self_attn.{name}"]),
         backward("input_layernorm", "norm_backward"),
     ]
-
-
-def drops(z: Sizes) -> bool:
-    """Whether the kind of model trains with dropout: GPT kinds do, as in the papers."""
-    return z.model.norm == "layer"
 
 
 def attention_tensors(z: Sizes) -> list[Tensor]:
@@ -202,67 +199,6 @@ def feed_forward_junction(z: Sizes) -> Junction:
         output_rows=("mlp.down_proj/mm#0", "mlp.down_proj/mm#0"),
         again="mlp.up_proj/mm#0",
         bytes=z.value * z.T * z.h,
-    )
-
-
-def embedding(z: Sizes) -> Block:
-    """The token table; its output belongs to the first layer."""
-    look, back = "embed_tokens/embedding#0", "embed_tokens/embedding_dense_backward#0"
-    mask = Tensor(
-        name="dropout mask",
-        term="activations",
-        bytes=z.T * z.h,
-        birth=At("F", END),
-        fwd_end=At("F", END),
-        bwd_end=At("B", START),
-        region="full",
-    )
-    return Block(
-        name="embedding",
-        forward=rows([forward("embed_tokens", "embedding")]),
-        backward=rows([backward("embed_tokens", "embedding_dense_backward")]),
-        tensors=(mask,) if drops(z) else (),
-        weights=weights(z.embedding_parameters, {p.name: back for p in z.embedding_parameters}),
-        junctions=(Junction(leave="embed_tokens", output_rows=(look, back), bytes=z.value * z.T * z.h),),
-    )
-
-
-def head(z: Sizes) -> Block:
-    """The last norm, the head and the loss, whose logits are kept in FP32."""
-    stream, flops = z.value * z.T * z.h, 2 * z.T * z.h * z.V
-    product = "lm_head/mm#0"
-    tensors = (
-        block_input(stream, "norm/norm#0", "norm/norm_backward#0"),
-        saved("norm output", stream, "norm/norm#0", product, "lm_head/mm#1", "gathered"),
-        Tensor(
-            name="logits",
-            term="logits",
-            bytes=4 * z.T * z.V,
-            birth=At("F", product),
-            fwd_end=At("F", "/cross_entropy#0"),
-            bwd_end=At("B", "/cross_entropy_backward#0"),
-            region="tp",
-        ),
-    )
-    ready_at = {
-        p.name: "lm_head/mm#1" if "lm_head" in p.name else "norm/norm_backward#0" for p in z.head_parameters
-    }
-    junction = Junction(enter="lm_head", input_rows=(product, "lm_head/mm#1"), again=product, bytes=stream)
-    return Block(
-        name="head",
-        forward=rows(
-            [forward("norm", "norm"), forward("lm_head", "mm", flops, "tp"), forward("", "cross_entropy")]
-        ),
-        backward=rows(
-            [
-                backward("", "cross_entropy_backward"),
-                *[backward("lm_head", "mm", flops, "tp")] * 2,
-                backward("norm", "norm_backward"),
-            ]
-        ),
-        tensors=tensors,
-        weights=weights(z.head_parameters, ready_at),
-        junctions=(junction,),
     )
 
 

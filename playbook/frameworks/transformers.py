@@ -21,7 +21,8 @@ from playbook.frameworks.parts import (
     weights,
 )
 from playbook.frameworks.unfused import attention, feed_forward, norm
-from playbook.program.block import END, LAST, At, Block, Op, Tensor, Weight, rows
+from playbook.program.block import Block, Tensor, Weight
+from playbook.program.op import END, LAST, At, Op, rows
 from playbook.program.policy import Policy, Sizes
 from playbook.spec import Scenario
 

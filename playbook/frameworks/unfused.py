@@ -2,7 +2,8 @@
 passes."""
 
 from playbook.frameworks.parts import Piece, backward, forward, passing, passing_back, saved
-from playbook.program.block import Op, Region, Size, Tensor
+from playbook.program.block import Tensor
+from playbook.program.op import Op, Region, Size
 from playbook.program.policy import Sizes
 from playbook.program.polynomial import scaled
 

@@ -6,8 +6,9 @@ from playbook.frameworks import policy
 from playbook.predict.rates import rates_of
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.assemble import assemble
-from playbook.program.block import At, Block, Tensor, Weight
+from playbook.program.block import Block, Tensor, Weight
 from playbook.program.lay import Stage
+from playbook.program.op import At
 from playbook.program.order import Run, accumulate
 from playbook.program.passes import Blocks, Plan
 from playbook.program.policy import Context, Sizes

@@ -63,7 +63,7 @@ def step_time(s: Scenario) -> StepTime:
 
     Notes
     -----
-    Prediction from data-sheet rates and the efficiencies of `playbook.predict.rates`. With a pipeline each stage's
+    Prediction from data-sheet rates and the efficiencies of `rates`. With a pipeline each stage's
     forward and backward are timed alone and laid along the schedule: some per cent too long, since reductions
     cross actions.
     """

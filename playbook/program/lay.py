@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from playbook.program.block import At, Block, Tensor
+from playbook.program.block import Block, Tensor
+from playbook.program.op import At
 from playbook.program.order import SEGMENTS, STATE, WHEN, Ints
 from playbook.program.segment import Names, Rows, SegmentRows
 from playbook.tables import TERMS

@@ -74,6 +74,8 @@ class Plan:
         The layout of a number of ranks and the levers that are Layout's; used by `scenario`.
     workload
         Fields of the workload that its runs set unless a lever does.
+    framework
+        Whose accounting a run's scenario has.
     """
 
     name: str
@@ -85,10 +87,10 @@ class Plan:
     rewrite: Callable[[Blocks, Context], Blocks]
     layout: Callable[..., Layout]
     workload: Mapping[str, object] = field(default_factory=dict)
+    framework: str = "torch"
 
     def scenario(self, ranks: int, **levers: object) -> Scenario:
-        """Return the scenario of a run on so many ranks: `toy-15m`, a short sequence, PyTorch's own code on
-        CPU.
+        """Return the scenario of a run on so many ranks: `toy-15m` and a short sequence, on CPU.
 
         Raises
         ------
@@ -114,7 +116,7 @@ class Plan:
         given.setdefault("global_batch", each_rank * count)
         workload = Workload(**given)  # type: ignore[arg-type]
         shape = model(levers.get("model", "toy-15m"))  # type: ignore[arg-type]
-        return Scenario(shape, workload, layout, cluster("laptop"), framework="torch")
+        return Scenario(shape, workload, layout, cluster("laptop"), framework=self.framework)
 
 
 RUN_WORKLOAD: Mapping[str, object] = {"sequence": 64, "micro_batch": 2, "recipe": "fp32", "kernels": "cpu"}

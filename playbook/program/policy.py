@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from playbook.program.block import Block, Size, Weight
+from playbook.program.block import Block, Weight
+from playbook.program.op import Size
 from playbook.program.polynomial import Polynomial, symbol
 from playbook.spec import Model, Parameter, Recipe, Workload
 

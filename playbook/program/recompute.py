@@ -6,7 +6,8 @@ Activation Recomputation in Large Transformer Models, 2022 (selective: only the 
 
 from dataclasses import replace
 
-from playbook.program.block import START, At, Block, Op, Tensor
+from playbook.program.block import Block, Tensor
+from playbook.program.op import START, At, Op
 from playbook.program.passes import Blocks, each, enter
 
 AGAIN = "R:"

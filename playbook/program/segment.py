@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from playbook.program.block import END, FIRST, OPTIMIZER, START, At, Block, Op
+from playbook.program.block import Block
 from playbook.program.ids import PHASES
+from playbook.program.op import END, FIRST, OPTIMIZER, START, At, Op
 from playbook.program.order import WHEN, Ints
 from playbook.tables import AXES
 

@@ -1,7 +1,8 @@
 """Model state of a block on one rank: parameters, gradients, master weights and moments, whole or shared
 out."""
 
-from playbook.program.block import OPTIMIZER, At, Block, Op, Size, Tensor, Weight, total
+from playbook.program.block import Block, Tensor, Weight, total
+from playbook.program.op import OPTIMIZER, At, Op, Size
 from playbook.program.policy import Context
 from playbook.program.polynomial import Polynomial
 

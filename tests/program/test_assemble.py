@@ -3,8 +3,9 @@
 import pytest
 
 from playbook.program.assemble import assemble
-from playbook.program.block import END, START, At, Block, Op, Tensor, rows
+from playbook.program.block import Block, Tensor
 from playbook.program.lay import Stage
+from playbook.program.op import END, START, At, Op, rows
 from playbook.program.order import Run, accumulate
 
 

@@ -1,30 +1,5 @@
-import pytest
-
-from playbook.program.block import END, START, At, Op, Tensor, Weight, insert, rows
-
-
-def test_rows_are_named_by_owner_operation_and_occurrence():
-    named = rows([Op(owner="mlp", op="mm"), Op(owner="", op="add"), Op(owner="mlp", op="mm")])
-    assert [row.name for row in named] == ["mlp/mm#0", "/add#0", "mlp/mm#1"]
-
-
-def test_a_collective_carries_its_axis_in_its_name():
-    (row,) = rows([Op(owner="", op="all_gather", axis="dp")])
-    assert (row.name, row.kind) == ("/all_gather@dp#0", "collective")
-
-
-def test_rows_go_next_to_a_named_row_or_to_an_end():
-    ops = rows([Op(owner="", op="a"), Op(owner="", op="b")])
-    new = Op(owner="", op="new", name="new")
-    assert [row.op for row in insert(ops, new, after="/a#0")] == ["a", "new", "b"]
-    assert [row.op for row in insert(ops, new, before="/a#0")] == ["new", "a", "b"]
-    assert [row.op for row in insert(ops, new, before=START)] == ["new", "a", "b"]
-    assert [row.op for row in insert(ops, new, after=END)] == ["a", "b", "new"]
-
-
-def test_an_unknown_row_is_refused_with_the_rows_there_are():
-    with pytest.raises(ValueError, match=r"no row '/c#0'.*rows are /a#0"):
-        insert(rows([Op(owner="", op="a")]), Op(owner="", op="new"), after="/c#0")
+from playbook.program.block import Tensor, Weight, total
+from playbook.program.op import At
 
 
 def test_a_tensor_is_saved_if_it_has_both_ends():
@@ -37,3 +12,8 @@ def test_a_tensor_is_saved_if_it_has_both_ends():
 
 def test_a_weight_counts_its_elements():
     assert Weight(name="w", shape=(3, 5)).numel == 15
+
+
+def test_elements_of_several_weights_add_up():
+    assert total([Weight(name="w", shape=(3, 5)), Weight(name="b", shape=(3,))]) == 18
+    assert total([]) == 0

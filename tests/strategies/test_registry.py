@@ -1,5 +1,6 @@
 import pytest
 
+import playbook as pb
 from playbook.spec import Scenario
 from playbook.strategies import plan, plans
 
@@ -19,8 +20,14 @@ def test_names_ignore_case_and_unknown_ones_list_the_valid():
 def test_every_strategy_makes_the_scenario_of_a_run(name):
     s = plan(name).scenario(2)
     assert isinstance(s, Scenario)
-    assert (s.world, s.framework, s.model.name, s.workload.kernels) == (2, "torch", "toy-15m", "cpu")
+    assert (s.world, s.model.name, s.workload.kernels) == (2, "toy-15m", "cpu")
     assert plan(name).applies(s.layout)
+    assert pb.program(s, rank=1).memory().peak_bytes > 0
+
+
+def test_pytorch_runs_all_but_zero_2_which_it_does_not_have():
+    frameworks = {name: entry.scenario(2).framework for name, entry in plans().items()}
+    assert {name for name, framework in frameworks.items() if framework != "torch"} == {"zero2"}
 
 
 @pytest.mark.parametrize("name", sorted(plans()))

@@ -6,7 +6,8 @@ wire.
 
 from dataclasses import replace
 
-from playbook.program.block import END, At, Block, Op, Size, Tensor, Weight, insert, rows, total
+from playbook.program.block import Block, Tensor, Weight, total
+from playbook.program.op import END, At, Op, Size, insert, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import partial_sums, state, unit

@@ -12,7 +12,8 @@ unit's gradients are complete.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from playbook.program.block import END, FIRST, LAST, START, At, Block, Op, Size, Tensor, Weight, When, rows
+from playbook.program.block import Block, Tensor, Weight
+from playbook.program.op import END, FIRST, LAST, START, At, Op, Size, When, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import flat_numel, partial_sums, shard_numel, state, unit

@@ -8,7 +8,8 @@ stream.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from playbook.program.block import END, START, At, Block, Op, Tensor, rows
+from playbook.program.block import Block, Tensor
+from playbook.program.op import END, START, At, Op, rows
 from playbook.program.order import Run
 from playbook.program.passes import Blocks, Plan
 from playbook.program.policy import Context, Sizes

@@ -9,7 +9,8 @@ lies between the products (norms, residual stream) is split along the sequence. 
 
 from dataclasses import replace
 
-from playbook.program.block import Block, Junction, Op, Size, Tensor, Weight, insert
+from playbook.program.block import Block, Junction, Tensor, Weight
+from playbook.program.op import Op, Size, insert
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.recompute import AGAIN

@@ -7,7 +7,8 @@ and broadcasts.
 
 from dataclasses import replace
 
-from playbook.program.block import Block, Op, rows, total
+from playbook.program.block import Block, total
+from playbook.program.op import Op, rows
 from playbook.program.passes import Blocks, Plan, each
 from playbook.program.policy import Context
 from playbook.program.state import unit

@@ -40,4 +40,5 @@ PLAN = Plan(
     applies=lambda layout: layout.zero == 2,
     rewrite=share_gradients,
     layout=layout,
+    framework="textbook",
 )

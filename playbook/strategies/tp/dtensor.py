@@ -1,0 +1,82 @@
+"""What PyTorch's DTensor adds to tensor parallelism: tensors of collectives, gradients left as partial sums.
+
+Its collectives give out new tensors. Under sequence parallelism the gradient of a norm's weight stays a
+partial sum over the ranks until something uses it. The gradient of a split token table is made whole on every
+rank, and cut to the rank's own rows when it is used (torch 2.13, on real ranks and traced).
+"""
+
+from dataclasses import replace
+
+from playbook.program.block import Block, Junction, Tensor, Weight
+from playbook.program.op import END, OPTIMIZER, At, Op, Segment
+from playbook.program.policy import Context
+
+TABLE_GRADIENT = "embed_tokens/embedding_dense_backward#0"
+
+
+def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block:
+    """Add DTensor's own to a block that is split already.
+
+    Parameters
+    ----------
+    block
+        The split block, its collectives inserted.
+    whole
+        Its weights before they were split.
+    """
+    copies = [copy_of(op, "F") for op in block.forward if op.axis == "tp"]
+    copies += [copy_of(op, "B") for op in block.backward if op.axis == "tp"]
+    copies += [gathered_share(junction, ctx) for junction in block.junctions if junction.gathers]
+    if TABLE_GRADIENT in [op.name for op in block.backward]:
+        copies += table_gradient(block.weights[0], whole[0], ctx)
+    weights = tuple(left_partial(weight, ctx) for weight in block.weights)
+    return replace(block, weights=weights, tensors=(*block.tensors, *copies))
+
+
+def left_partial(weight: Weight, ctx: Context) -> Weight:
+    """Mark a weight that every rank holds whole and that saw a part of the tokens only."""
+    return replace(weight, partial="tp") if ctx.sequence_parallel and weight.tp_dim is None else weight
+
+
+def copy_of(op: Op, segment: Segment) -> Tensor:
+    """The second tensor that is there while a collective runs."""
+    at = At(segment, op.name)
+    tensor = Tensor(name=f"copy in {op.name}", term="temporary", bytes=op.payload, birth=at)
+    return replace(tensor, fwd_end=at) if segment == "F" else replace(tensor, bwd_end=at)
+
+
+def gathered_share(junction: Junction, ctx: Context) -> Tensor:
+    """One rank's share of an output that is gathered, until it is."""
+    assert junction.output_rows is not None
+    return Tensor(
+        name="share of the output",
+        term="temporary",
+        bytes=ctx.divide(junction.bytes, ctx.tp, "t"),
+        birth=At("F", junction.output_rows[0]),
+        fwd_end=At("F", f"{junction.leave}/all_gather@tp#{1 if ctx.sequence_parallel else 0}"),
+    )
+
+
+def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
+    """The other ranks' rows of a token table's gradient, and the copy of its own that the optimizer reads."""
+    row = At("B", TABLE_GRADIENT)
+    others = Tensor(
+        name="rows of other ranks",
+        term="gradients",
+        bytes=ctx.recipe.compute_bytes * (whole.numel + -1 * own.numel),
+        birth=row,
+    )
+    if ctx.dp > 1:
+        return [replace(others, bwd_end=At("B", END))]
+    cut = Tensor(
+        name="own rows",
+        term="temporary",
+        bytes=ctx.recipe.gradient_bytes * own.numel,
+        birth=OPTIMIZER,
+        fwd_end=OPTIMIZER,
+    )
+    return [
+        replace(others, bwd_end=At("O", END), when="step"),
+        replace(others, name="new rows of other ranks", bwd_end=row, when="later"),
+        cut,
+    ]

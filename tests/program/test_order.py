@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+
+from playbook.program.order import WHEN, Run, accumulate, flags, runs_now
+
+
+def test_without_a_pipeline_forward_and_backward_alternate():
+    assert [(run.segment, run.microbatch) for run in accumulate(2, stage=3)] == [
+        ("F", 0),
+        ("B", 0),
+        ("F", 1),
+        ("B", 1),
+    ]
+    assert {run.stage for run in accumulate(2, stage=3)} == {3}
+
+
+def test_the_first_and_last_run_of_each_segment_and_stage_are_told():
+    order = [Run("F", 0, 0), Run("F", 1, 0), Run("F", 0, 1), Run("B", 0, 0), Run("B", 0, 1)]
+    assert flags(order) == [(True, False), (True, True), (False, True), (True, False), (False, True)]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (True, True, {"every", "first", "last"}),
+        (True, False, {"every", "first"}),
+        (False, True, {"every", "later", "last"}),
+        (False, False, {"every", "later"}),
+    ],
+)
+def test_rows_run_in_the_micro_batches_they_are_for(first, last, expected):
+    keep = runs_now(np.arange(len(WHEN)), first, last)
+    assert {name for name, runs in zip(WHEN, keep, strict=True) if runs} == expected
