@@ -1,4 +1,4 @@
-"""A real JupyterLab on loopback, and a page of the system's Chromium that is watched for stray requests and errors."""
+"""A real JupyterLab on loopback, and a page of Chromium watched for stray requests and errors."""
 
 import os
 import signal
@@ -14,12 +14,25 @@ from urllib.parse import urlsplit
 
 import pytest
 
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = {"127.0.0.1", "localhost", "::1", ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A running JupyterLab: its address and the server's process."""
+
+    url: str
+    pid: int
 
 
 @dataclass
@@ -32,7 +45,9 @@ class Watch:
     def attach(self, page) -> None:
         """Listen to every request, console message and uncaught error of `page`."""
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).hostname or ""))
-        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console", lambda message: self.errors.append(message.text) if message.type == "error" else None
+        )
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
 
@@ -42,10 +57,10 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def wait_until_answers(url: str, server: subprocess.Popen, deadline_s: float) -> None:
+def wait_until_answers(url: str, server: subprocess.Popen, log: Path, deadline_s: float) -> None:
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
-        assert server.poll() is None, f"JupyterLab ended with {server.returncode}"
+        assert server.poll() is None, f"JupyterLab ended with {server.returncode}: {log.read_text()[-2000:]}"
         try:
             urllib.request.urlopen(url, timeout=2).close()
         except OSError:
@@ -56,8 +71,8 @@ def wait_until_answers(url: str, server: subprocess.Popen, deadline_s: float) ->
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a JupyterLab that `playbook lab` started in the checkout."""
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A JupyterLab that `playbook lab` started in the checkout."""
     port, home = free_port(), tmp_path_factory.mktemp("jupyter")
     environment = os.environ | {
         "JUPYTER_CONFIG_DIR": str(home / "config"),
@@ -66,20 +81,33 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "PLAYBOOK_RUNS": str(home / "runs"),
     }
-    command = [sys.executable, "-m", "playbook.cli", "lab", "--no-browser", f"--port={port}"]
-    options = ["--IdentityProvider.token=", "--ServerApp.allow_root=True", "--LabApp.news_url=None"]
-    log = (home / "log").open("w")
-    server = subprocess.Popen([*command, *options], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        wait_until_answers(f"http://127.0.0.1:{port}/api", server, 60)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
+    command = [sys.executable, "-m", "playbook", "lab", "--no-browser", f"--port={port}"]
+    options = [
+        "--IdentityProvider.token=",
+        "--ServerApp.allow_root=True",
+        "--LabApp.expose_app_in_browser=True",
+    ]
+    with (home / "log").open("w") as log:
+        server = subprocess.Popen(
+            [*command, *options], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            wait_until_answers(f"http://127.0.0.1:{port}/api", server, home / "log", 60)
+            yield Lab(url=f"http://127.0.0.1:{port}", pid=server.pid)
+        finally:
+            stop(server)
+
+
+def stop(server: subprocess.Popen) -> None:
+    """End JupyterLab and what it started, by the group that it leads."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if server.poll() is None:
+            os.killpg(server.pid, number)
         try:
             server.wait(20)
         except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-        log.close()
+            continue
+        return
 
 
 @pytest.fixture(scope="session")

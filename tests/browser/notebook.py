@@ -4,8 +4,6 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-KEYS = ".jp-Notebook"
-
 
 def open_notebook(page: Page, lab: str, name: str) -> None:
     """Open `name` in a fresh workspace and wait until its kernel is idle."""
@@ -15,31 +13,45 @@ def open_notebook(page: Page, lab: str, name: str) -> None:
 
 
 def wait_until_idle(page: Page, timeout_s: float = 90) -> None:
-    """Wait until the kernel of the open notebook has nothing to do."""
-    status = page.locator(".jp-Notebook-ExecutionIndicator:visible").first
-    expect(status).to_have_attribute("data-status", "idle", timeout=timeout_s * 1000)
+    """Wait until the kernel of the open notebook is up and has nothing to do."""
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=timeout_s * 1000)
 
 
-def run_all(page: Page, timeout_s: float = 120) -> None:
-    """Run every cell from the menu, and wait until the last has ended."""
+def run_all(page: Page, timeout_s: float = 150) -> None:
+    """Run every cell from the menu, and wait until each has a number and none a star."""
     page.locator(".jp-Notebook:visible .jp-Cell").first.click()
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("^Run All Cells")).click()
-    page.wait_for_timeout(500)
-    wait_until_idle(page, timeout_s)
+    code = page.locator(".jp-Notebook:visible .jp-CodeCell .jp-InputPrompt")
+    expect(code).to_have_text([re.compile(r"\[\d+\]:")] * code.count(), timeout=timeout_s * 1000)
+    wait_until_idle(page)
 
 
 def explorer(page: Page, name: str) -> Locator:
-    """The first explorer of kind `name` (collective, memory, pipeline) in the open notebook."""
-    found = page.locator(f'[data-pb="{name}"]').first
+    """Scroll to the first explorer of kind `name`; JupyterLab takes cells out of sight off the page."""
+    found = page.locator(f'[data-pb="explorer"][data-view="{name}"]').first
+    scroller = page.locator(".jp-Notebook:visible .jp-WindowedPanel-outer").first
+    for top in range(0, 20_000, 400):
+        scroller.evaluate("(element, top) => { element.scrollTop = top }", top)
+        page.wait_for_timeout(150)
+        if found.count():
+            break
     found.scroll_into_view_if_needed()
     return found
 
 
 def use_theme(page: Page, name: str) -> None:
     """Switch JupyterLab to the theme `name`, such as "JupyterLab Dark", while it runs."""
-    page.get_by_role("menuitem", name="Settings", exact=True).click()
-    page.get_by_role("menuitem", name="Theme", exact=True).hover()
-    page.get_by_role("menuitemradio", name=name, exact=True).or_(page.get_by_role("menuitem", name=name, exact=True)).first.click()
+    page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
     light = "false" if "Dark" in name else "true"
     page.wait_for_selector(f'body[data-jp-theme-light="{light}"]')
+
+
+def part(explorer: Locator, name: str) -> Locator:
+    """A named part of an explorer, such as `headline`, `run` or `control-ranks`."""
+    return explorer.locator(f'[data-pb="{name}"]').first
+
+
+def pixels(canvas: Locator) -> str:
+    """What a canvas shows, as a data address, to be compared with itself later."""
+    return canvas.evaluate("canvas => canvas.toDataURL()")

@@ -1,0 +1,119 @@
+"""The tour as a reader meets it: run all, move a slider, press Run, cancel a hung run, in both themes."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Lab
+from tests.browser.notebook import explorer, open_notebook, part, pixels, run_all, use_theme
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+ROOT = Path(__file__).resolve().parents[2]
+RUN_S = 90_000
+
+
+@pytest.fixture
+def tour(page: Page, lab: Lab) -> Page:
+    """The tour, opened and run."""
+    open_notebook(page, lab.url, "00_start.ipynb")
+    run_all(page)
+    return page
+
+
+@pytest.fixture
+def pictures() -> Path:
+    """Where screenshots go: the folder that the environment names, or the cache of the tests."""
+    folder = Path(os.environ.get("PLAYBOOK_SCREENSHOTS", ROOT / ".pytest_cache" / "screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def ranks_at_work(server_pid: int) -> list[psutil.Process]:
+    """Processes below the JupyterLab under test whose work is a rank: the leaves of its forkservers."""
+    below = psutil.Process(server_pid).children(recursive=True)
+    return [one for one in below if not one.children() and "forkserver" in " ".join(one.cmdline())]
+
+
+def test_run_all_draws_three_explorers_with_measured_marks(tour: Page, pictures: Path) -> None:
+    assert tour.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
+    for name in ("collective", "memory", "pipeline"):
+        shown = explorer(tour, name)
+        expect(part(shown, "headline")).not_to_be_empty()
+        expect(part(shown, "comparison")).not_to_contain_text("not run")
+        expect(shown).to_have_attribute("data-theme", "light")
+        shown.screenshot(path=pictures / f"{name}-light.png")
+
+
+def test_a_dark_theme_is_followed_live(tour: Page, pictures: Path) -> None:
+    use_theme(tour, "JupyterLab Dark")
+    for name in ("collective", "memory", "pipeline"):
+        shown = explorer(tour, name)
+        expect(shown).to_have_attribute("data-theme", "dark")
+        tour.wait_for_timeout(300)
+        shown.screenshot(path=pictures / f"{name}-dark.png")
+    canvas = explorer(tour, "pipeline").locator("canvas").first
+    drawn = canvas.evaluate(
+        "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0)"
+    )
+    assert drawn, "the timeline is blank after the switch"
+
+
+def test_a_slider_moved_by_keyboard_changes_the_picture_and_no_cell(page: Page, lab: Lab) -> None:
+    open_notebook(page, lab.url, "00_start.ipynb")
+    run_all(page)
+    shown = explorer(page, "pipeline")
+    cells, canvas = page.locator(".jp-Notebook .jp-Cell").count(), shown.locator("canvas").first
+    before, headline = pixels(canvas), part(shown, "headline").inner_text()
+    slider = part(shown, "control-microbatches")
+    slider.focus()
+    for key in ("ArrowRight", "ArrowRight", "b", "a", "d", "d"):
+        page.keyboard.press(key)
+    expect(part(shown, "field-microbatches")).not_to_have_value("8")
+    expect(part(shown, "headline")).not_to_have_text(headline)
+    assert pixels(canvas) != before
+    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+
+
+def test_run_brings_measured_marks_and_a_hung_run_is_cancelled(page: Page, lab: Lab) -> None:
+    open_notebook(page, lab.url, "00_start.ipynb")
+    run_all(page)
+    shown = explorer(page, "pipeline")
+    part(shown, "control-microbatches").focus()
+    page.keyboard.press("ArrowRight")
+    expect(part(shown, "comparison")).to_contain_text("not run")
+    part(shown, "run").click()
+    expect(part(shown, "cancel")).to_be_focused()
+    expect(part(shown, "run")).to_be_enabled(timeout=RUN_S)
+    expect(part(shown, "comparison")).not_to_contain_text("not run")
+
+    part(shown, "run").click()
+    expect(part(shown, "cancel")).to_be_visible()
+    expect(part(shown, "phases")).to_be_visible()
+    stopped = ranks_at_work(lab.pid)
+    assert stopped, "no rank of the pool was found"
+    stopped[0].send_signal(signal.SIGSTOP)
+    page.wait_for_timeout(6000)
+    expect(part(shown, "cancel")).to_be_visible()
+    part(shown, "cancel").click()
+    expect(part(shown, "run")).to_be_enabled(timeout=10_000)
+    expect(shown).to_contain_text("cancelled")
+    assert not psutil.pid_exists(stopped[0].pid) or stopped[0].status() == psutil.STATUS_ZOMBIE
+
+    part(shown, "run").click()
+    expect(part(shown, "run")).to_be_enabled(timeout=RUN_S)
+    expect(part(shown, "comparison")).not_to_contain_text("not run")
+
+
+def test_a_refused_value_is_answered_in_words_and_the_picture_stays(page: Page, lab: Lab) -> None:
+    open_notebook(page, lab.url, "00_start.ipynb")
+    run_all(page)
+    shown = explorer(page, "collective")
+    field = part(shown, "field-ranks")
+    field.fill("0")
+    field.press("Enter")
+    expect(shown.locator(".refusal")).to_contain_text("1")
+    expect(part(shown, "headline")).not_to_be_empty()
