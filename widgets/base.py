@@ -10,7 +10,7 @@ import base64
 import difflib
 import threading
 import traceback
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anywidget
 import ipywidgets
@@ -18,6 +18,9 @@ import traitlets as T
 
 from widgets import esm, palette
 from widgets.controls import descriptors
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 _STUB = """export default {
 async render(given) {
@@ -169,6 +172,11 @@ class Explorer(anywidget.AnyWidget):
     def headline(self) -> str:
         """The sentence above the picture."""
         return " ".join(part for part in self.picture["headline"] if part)
+
+    @property
+    def figure(self) -> Figure:
+        """The picture as a plotly figure, to take away."""
+        raise NotImplementedError
 
     def png(self) -> bytes:
         """The picture as PNG, for viewers without a kernel."""

@@ -26,6 +26,8 @@ from widgets.running import RunningExplorer
 from widgets.stills import collective_png
 
 if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
     from playbook.pictures.collective import CollectiveView
     from playbook.runtime.run import Run
 
@@ -157,6 +159,13 @@ class CollectiveExplorer(RunningExplorer):
     def on_sweep(self, _: Any = None) -> None:
         """Answer the Sweep button."""
         self.run(button="sweep")
+
+    @property
+    def figure(self) -> Figure:
+        """The picture as a plotly figure."""
+        from widgets.figures import collective_figure
+
+        return collective_figure(self.picture, self.measured)
 
     def png(self) -> bytes:
         """The picture for viewers without a kernel."""

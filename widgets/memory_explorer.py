@@ -28,6 +28,8 @@ from widgets.running import RunningExplorer
 from widgets.stills import memory_png
 
 if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
     from playbook.pictures.memory import MemoryView
     from playbook.runtime.run import Run
 
@@ -199,6 +201,13 @@ class MemoryExplorer(RunningExplorer):
         """The scenario as Python, as command and as JSON."""
         assert self._view is not None
         return scenario_copies(self._view.scenario)
+
+    @property
+    def figure(self) -> Figure:
+        """The picture as a plotly figure."""
+        from widgets.figures import memory_figure
+
+        return memory_figure(self.picture, self.measured)
 
     def png(self) -> bytes:
         """The picture for viewers without a kernel."""

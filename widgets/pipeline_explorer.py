@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets as T
 
@@ -30,6 +30,9 @@ from widgets.controls import checks, field, slider
 from widgets.pool import Task
 from widgets.running import RunningExplorer
 from widgets.stills import pipeline_png
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 STAGES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
 MICROBATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 160, 192, 256)
@@ -134,6 +137,13 @@ class PipelineExplorer(RunningExplorer):
     def copies(self) -> dict[str, str]:
         """The schedules as Python, as commands and as JSON."""
         return pipeline_copies(self._orders, Costs.parse(self.costs, self.latency))
+
+    @property
+    def figure(self) -> Figure:
+        """The picture as a plotly figure."""
+        from widgets.figures import pipeline_figure
+
+        return pipeline_figure(self.picture, self.measured)
 
     def png(self) -> bytes:
         """The picture for viewers without a kernel."""

@@ -142,7 +142,7 @@ class RunningExplorer(Explorer):
             if event["kind"] == "job":
                 self._on_state(event["name"])
                 return
-            self._up = self._up or event["kind"] != "phase"
+            self._up = True
             self._events.append(event)
             self._draw_soon()
 

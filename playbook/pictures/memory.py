@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from playbook.pictures.memory_groups import GROUPS, LEVELS, group_bytes, grouped_levels
 from playbook.pictures.memory_words import bar_words, headline, instant_words, step_title, table_rows
-from playbook.pictures.words import counted
+from playbook.pictures.words import amount, bare, counted
 from playbook.predict import TrainingMemory, ZeroState, training_memory, zero_states
 from playbook.spec import Layout, Model, Scenario, Workload, model
 from playbook.spec.cluster import smallest_cluster
@@ -157,7 +157,7 @@ def _parts(terms: Mapping[str, int]) -> list[list[Any]]:
     """Colour, bytes and their text, in the order of a bar: parameters, gradients, optimizer."""
     grouped = group_bytes(terms)
     return [
-        [name, size, gb(size).split("\N{THIN SPACE}GB")[0]]
+        [name, size, bare(size)]
         for name in ("parameters", "gradients", "optimizer")
         if (size := grouped[name])
     ]
@@ -168,7 +168,7 @@ def _step(view: MemoryView) -> dict[str, Any]:
     levels = grouped_levels(curve.levels)
     highest = float(levels.max())
     names, owners = _owners(curve.labels)
-    peak = {group: gb(size) for group, size in group_bytes(view.memory.walk.terms).items()}
+    peak = group_bytes(view.memory.walk.terms)
     return {
         "title": step_title(view),
         "terms": list(GROUPS),
@@ -179,8 +179,8 @@ def _step(view: MemoryView) -> dict[str, Any]:
         "owners": owners.astype("<i2").tobytes(),
         "spans": _spans(curve.phases, curve.labels),
         "peak": curve.peak_index,
-        "peak_words": f"peak {gb(view.memory.peak_bytes)}: {instant_words(view.memory.instant)}",
-        "at_peak": [peak[group].split("\N{THIN SPACE}GB")[0] for group in GROUPS],
+        "peak_words": f"peak {amount(view.memory.peak_bytes)}: {instant_words(view.memory.instant)}",
+        "at_peak": [bare(peak[group]) for group in GROUPS],
     }
 
 

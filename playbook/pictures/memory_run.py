@@ -14,11 +14,11 @@ import numpy as np
 
 from playbook.pictures.memory_groups import LEVELS, group_bytes
 from playbook.pictures.memory_words import instant_words, stage_name
-from playbook.pictures.words import counted, difference, row
+from playbook.pictures.words import amount, counted, difference, row
 from playbook.predict import training_memory
 from playbook.spec import Scenario
 from playbook.strategies import plan
-from playbook.units import gb, size, thousands
+from playbook.units import size, thousands
 
 MOST_RANKS = 8
 MOST_SEQUENCE = 512
@@ -151,7 +151,7 @@ def measured_data(run: MeasuredMemory) -> dict[str, Any]:
             "highest": highest,
             "totals": parts.astype("<u2").tobytes(),
             "peak": run.shown.peak_bytes,
-            "words": f"traced {gb(run.shown.peak_bytes)}",
+            "words": f"traced {amount(run.shown.peak_bytes)}",
         }
     if run.measured and run.stand_in is not None:
         formula = sum(run.formula.values())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from playbook.pictures.words import difference, row, short
+from playbook.pictures.words import amount, bare, difference, row, short
 from playbook.predict import ZeroState
-from playbook.units import THIN, gb, percent
+from playbook.units import percent
 
 if TYPE_CHECKING:
     from playbook.pictures.memory import MemoryView
@@ -41,18 +41,14 @@ def instant_words(instant: str) -> str:
 def bar_words(state: ZeroState, capacity_bytes: int) -> dict[str, Any]:
     """Name, total and parts of a bar as text, and whether the state alone is within the GPU's memory."""
     copied, shared = sum(state.copied.values()), sum(state.shared.values())
-    parts = [f"{name} {_number(size)}" for name, size in (("copied", copied), ("shared", shared)) if size]
+    parts = [f"{name} {bare(size)}" for name, size in (("copied", copied), ("shared", shared)) if size]
     return {
         "name": STAGES[state.zero],
         "sub": SPLITS[state.zero],
-        "words": _number(state.total_bytes),
+        "words": bare(state.total_bytes),
         "parts": " + ".join(parts),
         "fits": state.total_bytes <= capacity_bytes,
     }
-
-
-def _number(size_bytes: float) -> str:
-    return gb(size_bytes).removesuffix(f"{THIN}GB")
 
 
 def headline(view: MemoryView) -> list[str]:
@@ -64,20 +60,23 @@ def headline(view: MemoryView) -> list[str]:
     )
     fitting = [state.zero for state in view.states if state.total_bytes <= view.capacity_bytes]
     state = view.states[view.zero].total_bytes
-    rest = f"{gb(state)} to keep, {gb(view.memory.peak_bytes)} in {instant_words(view.memory.instant)}."
+    rest = (
+        f"{amount(state)} to keep, {amount(view.memory.peak_bytes)} in {instant_words(view.memory.instant)}."
+    )
     if not fitting:
         return [
             f"No ZeRO stage fits in {name}:",
-            f"even ZeRO-3 keeps {gb(view.states[3].total_bytes)} of state on each rank.",
+            f"even ZeRO-3 keeps {amount(view.states[3].total_bytes)} of state on each rank.",
         ]
     if view.zero not in fitting:
         return [f"{_who(fitting)} in {name}, {stage_name(view.zero)} does not:", rest]
     if not view.memory.fits:
         return [
             f"The state of {stage_name(view.zero)} fits in {name}, its step does not:",
-            f"{rest[:-1]}, {gb(view.memory.device_bytes)} with what the allocator and the driver hold.",
+            f"{rest[:-1]}, {amount(view.memory.device_bytes)} with what the allocator and the driver hold.",
         ]
-    return [f"{_who(fitting)} in {name}, and {_ratio(view, state)}:", rest]
+    whose = "its peak" if fitting == [3] else f"the peak of {stage_name(view.zero)}"
+    return [f"{_who(fitting)} in {name}, and {whose} is {_ratio(view, state)}:", rest]
 
 
 def _who(fitting: list[int]) -> str:
@@ -90,12 +89,9 @@ def _who(fitting: list[int]) -> str:
 
 def _ratio(view: MemoryView, state: int) -> str:
     ratio = view.memory.peak_bytes / state
-    whose = "its peak" if view.zero == 3 else f"the peak of {stage_name(view.zero)}"
     if ratio < 1.05:
-        return f"{whose} is little more than its state"
-    if abs(ratio - 2) < 0.1:
-        return f"{whose} is twice its state"
-    return f"{whose} is {short(ratio, 2)} × its state"
+        return "little more than its state"
+    return "twice its state" if abs(ratio - 2) < 0.1 else f"{short(ratio, 2)} × its state"
 
 
 def step_title(view: MemoryView) -> list[str]:
@@ -118,22 +114,22 @@ def table_rows(view: MemoryView, measured: MeasuredMemory | None) -> dict[str, A
         row(
             "state between steps",
             " + ".join(walk.state),
-            formula=_number(sum(walk.state.values())),
+            formula=bare(sum(walk.state.values())),
             measured="—",
             traced="—",
         ),
         row(
             "peak",
             instant_words(view.memory.instant),
-            formula=_number(view.memory.peak_bytes),
-            traced=_number(traced) if traced else "not traced",
+            formula=bare(view.memory.peak_bytes),
+            traced=bare(traced) if traced else "not traced",
             measured="—",
             difference=f"traced {difference(traced, view.memory.peak_bytes)}" if traced else "",
         ),
         row(
             "on the device",
             f"with {_unused(view)} unused and the driver's context",
-            formula=_number(view.memory.device_bytes),
+            formula=bare(view.memory.device_bytes),
             traced="—",
             measured="—",
             difference="✓ fits" if view.memory.fits else "✕ too much",

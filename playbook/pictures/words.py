@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from playbook.units import THIN, percent, significant, thousands
+from playbook.units import THIN, gb, percent, significant, size, thousands
 
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -22,6 +22,28 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     ('1 rank', '8 micro-batches')
     """
     return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def amount(size_bytes: float) -> str:
+    """Bytes in GB, or in the unit that fits where there is less than a tenth of one.
+
+    Examples
+    --------
+    >>> amount(34_437_515_776), amount(2_950_000), amount(0)
+    ('34.4\\u2009GB', '2.95\\u2009MB', '0\\u2009GB')
+    """
+    return size(size_bytes) if 0 < size_bytes < 10**8 else gb(size_bytes)
+
+
+def bare(size_bytes: float) -> str:
+    """The same without its unit where that is GB, for places whose heading says GB.
+
+    Examples
+    --------
+    >>> bare(34_437_515_776), bare(0)
+    ('34.4', '0')
+    """
+    return amount(size_bytes).removesuffix(f"{THIN}GB")
 
 
 def micro_batches(number: float) -> str:

@@ -1,5 +1,5 @@
 // One step over time: levels stacked by term, the peak's instant named, the limit in words where it lies off the scale.
-import { gb, plain } from './format.js';
+import { bare, plain } from './format.js';
 import { circle, diamond, line, path, rect, svg, text, ticks } from './svg.js';
 
 const LEFT = 34, TOP = 26, HEIGHT = 210, KEY = 156;
@@ -81,7 +81,7 @@ function key(step, data, s, width, point) {
   const x = s.right + 18;
   let marks = text(width, TOP - 14, point === step.peak ? 'GB at peak' : 'GB here', 'm s n');
   step.terms.forEach((term, t) => {
-    const y = TOP + HEIGHT - 6 - t * 25.5, value = point === step.peak ? step.at_peak[t] : gb(data.at(point, t));
+    const y = TOP + HEIGHT - 6 - t * 25.5, value = point === step.peak ? step.at_peak[t] : bare(data.at(point, t));
     marks += rect(x, y - 8, 9, 9, 'tint', term, { 'stroke-width': 1.5 }) + text(x + 15, y, NAMES[term].replace(' layers', ''), 's') + text(width, y, value === '0.00' ? '0' : value, 's n');
   });
   return marks;

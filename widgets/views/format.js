@@ -24,6 +24,13 @@ export function gb(bytes) {
   return thousands(value.toFixed(size >= 1000 ? 0 : size > 10 ? 1 : 2));
 }
 
+// Gigabytes, or megabytes and kilobytes with their unit where there is less than a tenth of one.
+export function bare(bytes) {
+  if (!(bytes > 0 && bytes < 1e8)) return gb(bytes);
+  const [scale, unit] = bytes >= 1e6 ? [1e6, 'MB'] : bytes >= 1e3 ? [1e3, 'kB'] : [1, 'B'];
+  return `${significant(bytes / scale)} ${unit}`;
+}
+
 const BINARY = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 export function binary(bytes) {
   let value = bytes, unit = 0;

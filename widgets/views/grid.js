@@ -59,7 +59,7 @@ function cell(grid, size, rank, chunk, moving) {
   }
   marks += squares(grid, size, rank, chunk, before, after);
   const said = grid.values?.[i] ?? words(after, grid);
-  if (size.height >= 34 && size.cell >= 5.5 * said.length + 4) {
+  if (size.height >= 34 && size.cell >= 5.1 * said.length + 3) {
     marks += text(left + size.cell / 2, top + size.height - (size.height > 40 ? 10 : 6), said, `c s${full ? ' b' : takes || gives || grid.values ? '' : ' m'}`);
   }
   return marks;

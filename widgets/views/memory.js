@@ -1,7 +1,7 @@
 // MemoryExplorer: state under each ZeRO stage, one step over time, and a real step's peak by term.
 import { draw as drawArea, outlineOf, pointAt, scaleOf, unpack } from './area.js';
 import { draw as drawBars, peaks } from './bars.js';
-import { gb } from './format.js';
+import { bare } from './format.js';
 import { typed } from './lanes.js';
 
 const PHASES = { F: 'forward', R: 'recompute', B: 'backward', O: 'optimizer step' };
@@ -20,7 +20,7 @@ export function instant(step, data, point) {
 
 function sentence(host) {
   const { step } = host.get('picture'), data = dataOf(step), point = host.cursor.point;
-  return point === null || point === undefined ? '' : `${gb(data.totals[point])} GB: ${instant(step, data, point)}`;
+  return point === null || point === undefined ? '' : `${bare(data.totals[point])}${data.totals[point] < 1e8 ? '' : ' GB'}: ${instant(step, data, point)}`;
 }
 
 // The formula's step with its trace, if there is one.
@@ -90,8 +90,8 @@ export const memory = {
   tables(host) {
     const { bars, step } = host.get('picture'), data = dataOf(step), real = host.get('measured');
     const list = [
-      { caption: bars.title.join(': '), head: ['stage', 'copied, GB', 'shared, GB', 'in all, GB', bars.capacity_words], rows: bars.rows.map(row => [row.name, gb(row.copied.reduce((s, p) => s + p[1], 0)), gb(row.shared.reduce((s, p) => s + p[1], 0)), row.words, row.fits ? '✓ state fits' : '✕ too much']) },
-      { caption: `${step.title[0]}, GB`, head: ['instant', ...step.terms, 'in all'], rows: data.totals.map((total, i) => [instant(step, data, i) + (i === step.peak ? ' (peak)' : ''), ...step.terms.map((_, t) => gb(data.at(i, t))), gb(total)]) },
+      { caption: bars.title.join(': '), head: ['stage', 'copied, GB', 'shared, GB', 'in all, GB', bars.capacity_words], rows: bars.rows.map(row => [row.name, bare(row.copied.reduce((s, p) => s + p[1], 0)), bare(row.shared.reduce((s, p) => s + p[1], 0)), row.words, row.fits ? '✓ state fits' : '✕ too much']) },
+      { caption: `${step.title[0]}, GB`, head: ['instant', ...step.terms, 'in all'], rows: data.totals.map((total, i) => [instant(step, data, i) + (i === step.peak ? ' (peak)' : ''), ...step.terms.map((_, t) => bare(data.at(i, t))), bare(total)]) },
     ];
     if (real.rows) list.push({ caption: real.title.join(': '), head: ['source', 'term', 'bytes'], rows: real.rows.flatMap(row => row.parts.map(part => [row.source, part[0], part[2]])) });
     return list.map(table => ({ ...table, rows: table.rows.map(row => row.map(value => (value === undefined ? '' : value))) }));

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from widgets import CollectiveExplorer, MemoryExplorer, PipelineExplorer
+
+
+def test_a_pipeline_figure_has_the_blocks_of_the_picture():
+    explorer = PipelineExplorer(stages=2, microbatches=2, schedules=["1f1b"])
+    figure = explorer.figure
+    forward, backward = figure.data
+    # 1F1B of two stages and two micro-batches, drawn by hand: forwards of 1, backwards of 2.
+    assert np.asarray(forward.base).tolist() == [0, 1, 1, 4]
+    assert np.asarray(forward.x).tolist() == [1, 1, 1, 1]
+    assert np.asarray(backward.base).tolist() == [4, 7, 2, 5]
+    assert list(backward.y) == ["rank 0", "rank 0", "rank 1", "rank 1"]
+    assert explorer.picture["headline"][0] in figure.layout.title.text
+
+
+def test_a_pipeline_figure_has_the_strips_of_a_run():
+    explorer = PipelineExplorer(stages=2, microbatches=1, schedules=["1f1b"])
+    run = {"start": np.array([0, np.nan, 1.1, np.nan], "<f4").tobytes()}
+    run |= {"duration": np.array([1, np.nan, 1, np.nan], "<f4").tobytes(), "source": "emulated"}
+    explorer.measured = {"schedules": {"1f1b": run}}
+    strip = explorer.figure.data[-1]
+    assert np.asarray(strip.base).tolist() == pytest.approx([0, 1.1])
+    assert strip.name == "forward, emulated"
+
+
+def test_a_collective_figure_has_the_lines_and_points_of_the_chart():
+    explorer = CollectiveExplorer()
+    explorer.measured = {"points": [[1024, 2e-3, None]], "source": "measured:gloo"}
+    figure = explorer.figure
+    lines = explorer.picture["chart"]["lines"]
+    assert [list(trace.y) for trace in figure.data[:2]] == [line["seconds"] for line in lines]
+    assert (figure.data[2].x, figure.data[2].y) == ((1024,), (2e-3,))
+
+
+def test_a_memory_figure_has_the_state_and_the_levels_in_gigabytes():
+    explorer = MemoryExplorer()
+    figure = explorer.figure
+    by_name = {trace.name: trace for trace in figure.data if trace.type == "bar"}
+    total = [sum(trace.x[place] for trace in by_name.values()) for place in range(4)]
+    assert total == pytest.approx([row["total"] / 1e9 for row in explorer.picture["bars"]["rows"]])
+    areas = [trace for trace in figure.data if trace.type == "scatter"]
+    peak = explorer.picture["step"]["peak"]
+    stacked = sum(float(trace.y[peak]) for trace in areas)
+    assert stacked == pytest.approx(explorer._view.memory.peak_bytes / 1e9, rel=1e-4)
+
+
+def test_plotly_is_loaded_only_when_a_figure_is_asked_for():
+    import subprocess
+    import sys
+
+    code = "import sys, widgets; widgets.MemoryExplorer(); print(*(m in sys.modules for m in ('plotly', 'torch')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["False", "False"]
