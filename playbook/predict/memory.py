@@ -13,6 +13,7 @@ from playbook.program.walk import MemoryWalk
 from playbook.spec import Scenario
 from playbook.spec.cluster import MIB
 from playbook.tables import TERMS, table
+from playbook.units import gb
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -24,7 +25,7 @@ COMMUNICATOR_BYTES = 558 * MIB
 """What the first NCCL communicator adds, measured there too (NCCL 2.28.9)."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TrainingMemory:
     """Predicted memory of the worst rank.
 
@@ -51,6 +52,13 @@ class TrainingMemory:
     worst_rank: dict[str, int]
     per_stage: list[dict[str, int]]
     reserved_low_bytes: int
+
+    def __repr__(self) -> str:
+        gpu, fits = self.scenario.cluster.gpu, "fits" if self.fits else "does not fit"
+        return (
+            f"TrainingMemory(rank {self.worst_rank['rank']}: peak {gb(self.peak_bytes)} at {self.instant}; "
+            f"{gb(self.device_bytes)} of the device, {fits} {gpu.name} with {gb(gpu.memory_bytes)})"
+        )
 
     @property
     def peak_bytes(self) -> int:

@@ -16,9 +16,10 @@ from playbook.program.rates import Rates
 from playbook.program.step import Program
 from playbook.program.timeline import Timeline
 from playbook.spec import Scenario
+from playbook.units import percent, seconds
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class StepTime:
     """Predicted time of one optimizer step.
 
@@ -38,6 +39,12 @@ class StepTime:
     low: float
     high: float
     terms: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        return (
+            f"StepTime({seconds(self.seconds)}, between {seconds(self.low)} and {seconds(self.high)}; "
+            f"model FLOPs utilisation {percent(self.mfu)}, predicted)"
+        )
 
     @property
     def tokens_per_second_per_gpu(self) -> float:

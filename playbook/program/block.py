@@ -64,17 +64,19 @@ class Weight:
         As in `spec.Parameter`; passes divide the shape.
     ready
         Row of backward that completes its gradient.
+    taken
+        Row with whose end the gradient is added to earlier ones, or ready to be sent, if it is a later one.
     born
         Row that makes the gradient's memory, if an earlier one does (a tied table).
     partial
-        Mesh axis whose ranks each saw a part of the tokens, so that the gradient is a partial sum until it
-        is used.
+        Mesh axis whose ranks each saw a part of the tokens: the gradient is a partial sum until it is used.
     """
 
     name: str
     shape: tuple[Size, ...]
     tp_dim: int | None = None
     ready: At = At("B", END)
+    taken: At | None = None
     born: At | None = None
     partial: str | None = None
 

@@ -22,7 +22,7 @@ ENDS = 3
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Peaks:
     """Peaks of many layouts.
 
@@ -41,7 +41,7 @@ class Peaks:
     row: NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ClosedForm:
     """Memory of one structural variant of a step.
 

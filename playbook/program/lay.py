@@ -14,7 +14,7 @@ from playbook.program.segment import Names, Rows, SegmentRows
 from playbook.tables import TERMS
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Tensors:
     """Tensors of a stage: where each is born and dies, as segment and row of one micro-batch.
 

@@ -17,7 +17,7 @@ STEP = Op(owner="", op="optimizer", phase="O", name=OPTIMIZER.row, absolute=True
 """The optimizer: the first row of the step's last segment."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:
     """Operations, one array a column; names are indices into lists kept beside them."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playbook.program.walk import MemoryWalk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Held:
     """Tensors of the whole step: rows of birth and death, and the template of each.
 
@@ -33,7 +33,7 @@ class Held:
     template: Ints
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Program:
     """One rank's step: operations in order of issue, with the tensors they bear and free.
 
@@ -74,6 +74,10 @@ class Program:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def __repr__(self) -> str:
+        rows, tensors = len(self), len(self.held.birth)
+        return f"Program({self.scenario}, rank {self.rank}: {rows} operations, {tensors} tensors)"
 
     @cached_property
     def rows(self) -> Rows:

@@ -20,7 +20,7 @@ from playbook.tables import TERMS
 Levels = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Summary:
     """Memory of a stretch of rows over the level at its entry.
 
@@ -46,7 +46,7 @@ class Summary:
         return Summary(change=change, peak=high, at_peak=self.change + other.at_peak)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankMemory:
     """Memory of one rank's step at the resolution of actions.
 

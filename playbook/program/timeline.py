@@ -20,6 +20,7 @@ from playbook.program.step import Program
 from playbook.program.traffic import WIRE
 from playbook.spec import Link
 from playbook.tables import table
+from playbook.units import seconds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,7 +35,7 @@ COPY_OUT = "split_with_sizes_copy"
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Timeline:
     """When each row of a step starts and how long it takes, in seconds.
 
@@ -49,6 +50,9 @@ class Timeline:
     program: Program
     start_s: Floats
     duration_s: Floats
+
+    def __repr__(self) -> str:
+        return f"Timeline(rank {self.program.rank}: {seconds(self.seconds)}, simulated)"
 
     @property
     def seconds(self) -> float:

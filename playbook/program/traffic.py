@@ -10,6 +10,7 @@ from playbook.program.ids import PHASES
 from playbook.program.order import Ints
 from playbook.program.step import Program
 from playbook.tables import AXES, table
+from playbook.units import gb
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,7 +28,7 @@ WIRE: dict[str, Callable[[int], float]] = {
 receive sends nothing: its bytes are the sender's."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Traffic:
     """Communication of one rank's step.
 
@@ -41,6 +42,10 @@ class Traffic:
 
     program: Program
     index: Ints
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {gb(size)}" for name, size in self.by_collective.items())
+        return f"Traffic(rank {self.program.rank}: {self.count} operations; payload {parts or gb(0)})"
 
     @property
     def payload(self) -> Ints:

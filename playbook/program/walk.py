@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from playbook.program.ids import PHASES
 from playbook.program.step import Program
 from playbook.tables import TERMS, table
+from playbook.units import gb
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
     """Levels over the step, thinned for drawing.
 
@@ -36,7 +37,7 @@ class Curve:
     peak_index: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MemoryWalk:
     """The memory of one rank's step.
 
@@ -52,6 +53,9 @@ class MemoryWalk:
     totals: NDArray[np.float64]
 
     term_names = TERMS
+
+    def __repr__(self) -> str:
+        return f"MemoryWalk(rank {self.program.rank}: peak {gb(self.peak_bytes)} at {self.instant})"
 
     @cached_property
     def levels(self) -> NDArray[np.float64]:

@@ -22,3 +22,13 @@ def test_the_same_scenario_gives_the_same_program_every_time():
     one, other = pb.program(s), pb.program(s)
     assert one.ids() == other.ids()
     assert (one.memory().levels == other.memory().levels).all()
+
+
+def test_results_say_in_a_line_what_they_are():
+    s = pb.Scenario(pb.model("llama-3.1-8b"), pb.Workload(), pb.Layout(dp=8, zero=3))
+    program = pb.program(s)
+    texts = [repr(x) for x in (program, program.memory(), program.traffic(), program.timeline())]
+    texts += [repr(pb.training_memory(s)), repr(pb.step_time(s))]
+    assert all(len(text) < 200 and "\n" not in text for text in texts)
+    assert "fits h100" in texts[4].lower()
+    assert pb.training_memory(s) != pb.training_memory(s)

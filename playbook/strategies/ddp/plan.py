@@ -53,7 +53,12 @@ def whole_gradients(block: Block, ctx: Context) -> tuple[Tensor, ...]:
         common = {"term": "gradients", "bytes": size, "birth": born}
         tensors.append(Tensor(name=f"{weight.name} gradient", when="step", bwd_end=At("O", END), **common))
         tensors.append(
-            Tensor(name=f"{weight.name} new gradient", when="later", bwd_end=weight.ready, **common)
+            Tensor(
+                name=f"{weight.name} new gradient",
+                when="later",
+                bwd_end=weight.taken or weight.ready,
+                **common,
+            )
         )
     return tuple(tensors)
 
@@ -97,7 +102,9 @@ def reduce_buckets(blocks: Blocks, ctx: Context, limits: tuple[int, int]) -> Blo
             op = all_reduce(f"bucket{number}", filled, ctx)
             op = replace(op, absolute=True, name=f"{op.owner}/all_reduce@dp#0")
             host = result[index]
-            result[index] = replace(host, backward=insert(host.backward, op, after=weight.ready.row))
+            result[index] = replace(
+                host, backward=insert(host.backward, op, after=(weight.taken or weight.ready).row)
+            )
             filled, limit, number = 0, limits[1], number + 1
     return each(tuple(result), lambda block: with_buckets(block, ctx))
 

@@ -191,7 +191,9 @@ def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
             yield replace(added, bwd_end=end, when="step")
         else:
             yield replace(new, bwd_end=end, when="step")
-            yield replace(new, name=f"{weight.name} new gradient", bwd_end=weight.ready, when="later")
+            yield replace(
+                new, name=f"{weight.name} new gradient", bwd_end=weight.taken or weight.ready, when="later"
+            )
 
 
 def reduction_tensors(block: Block, ctx: Context, size: Size, when: When) -> Iterable[Tensor]:
