@@ -7,6 +7,7 @@ values are half.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from playbook.frameworks.lines import Line, Made
 from playbook.program.op import Region, Size
@@ -124,14 +125,16 @@ def linear_backward(
 ) -> list[Line]:
     """Backward of a product: for its weight and for its input; with a bias the other way round, then the
     bias."""
-    both = (given, into)
-    weight = Line(
-        owner=owner, op="mm", holds=both, flops=flops, region=region, completes=(f"{owner}.weight",)
-    )
+    both, kernel = (given, into), (f"{owner}.weight",)
+    weight = Line(owner=owner, op="mm", holds=both, flops=flops, region=region, completes=kernel)
     through = Line(owner=owner, op="mm", makes=(makes,), holds=both, flops=flops, region=region)
     if not bias:
-        return [weight, through]
-    return [through, weight, Line(owner=owner, op="sum", holds=both, completes=(f"{owner}.bias",))]
+        return [weight, replace(through, takes=kernel)]
+    return [
+        through,
+        weight,
+        Line(owner=owner, op="sum", holds=both, completes=(f"{owner}.bias",), takes=kernel),
+    ]
 
 
 def rotate_forward(z: Sizes, name: str, size: Size, region: Region) -> list[Line]:

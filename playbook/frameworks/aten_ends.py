@@ -1,4 +1,4 @@
-"""Both ends of the reference transformer as PyTorch runs them: the tables, the last norm, the head, the loss."""
+"""Both ends of the reference transformer as PyTorch runs them: tables, last norm, head and loss."""
 
 from dataclasses import replace
 

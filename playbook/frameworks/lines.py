@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from playbook.frameworks.parts import block_gradient, block_input, weights
-from playbook.program.block import Block, Junction, Tensor
+from playbook.program.block import Block, Junction, Tensor, Weight
 from playbook.program.op import At, Op, Region, Size, rows
 from playbook.spec import Parameter
 
@@ -43,6 +43,8 @@ class Line:
         Names of tensors that it reads, or that live until its end for another reason.
     completes
         Parameters whose gradient it makes.
+    takes
+        Parameters whose gradient is handed on at its end, where an earlier line of the same node made it.
     """
 
     owner: str
@@ -52,6 +54,7 @@ class Line:
     flops: Size = 0
     region: Region = "full"
     completes: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
 
 
 class Segment:
@@ -81,6 +84,12 @@ class Segment:
         pairs = zip(self.rows, self.lines, strict=True)
         return {name: op.name for op, line in pairs for name in line.completes}
 
+    def taken(self, weight: Weight) -> Weight:
+        """Note where a weight's gradient is handed on."""
+        pairs = zip(self.rows, self.lines, strict=True)
+        found = [op.name for op, line in pairs if weight.name in line.takes]
+        return replace(weight, taken=At("B", found[-1])) if found else weight
+
 
 def block(
     name: str,
@@ -108,7 +117,7 @@ def block(
         forward=ahead.rows,
         backward=back.rows,
         tensors=(*handed(stream, ahead, back), *of_forward(ahead, back), *of_backward(back)),
-        weights=weights(parameters, back.completed()),
+        weights=tuple(map(back.taken, weights(parameters, back.completed()))),
         junctions=junctions,
     )
 

@@ -37,8 +37,8 @@ def refuse(s: Scenario) -> None:
         )
     if workload.recipe not in RECIPES:
         raise ValueError(
-            f"recipe={workload.recipe!r}: torch's own optimizers keep no separate master weights and no states "
-            f"of another dtype; use one of {', '.join(RECIPES)} (fsdp2-mixed: zero=3), or "
+            f"recipe={workload.recipe!r}: torch's own optimizers keep no master weights and no states of "
+            f"another dtype; use one of {', '.join(RECIPES)} (fsdp2-mixed: zero=3), or "
             "framework='textbook'"
         )
     if workload.recipe == "fsdp2-mixed" and layout.zero != 3:

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from playbook.runtime.collective_calls import tensors_of
 from playbook.runtime.part import Place
-from playbook.runtime.torch_private import DispatchMode, part, quiet_renamed_collectives
+from playbook.runtime.torch_private import DispatchMode, part, quiet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ def fake_world(degrees: Mapping[str, int], rank: int) -> Iterator[dict[str, Plac
     rank
         Which rank to be.
     """
-    quiet_renamed_collectives()
     world = math.prod(degrees.values())
     dist.init_process_group("fake", rank=rank, world_size=world, store=part("FakeStore")())
     try:
         mesh = init_device_mesh("cpu", tuple(degrees.values()), mesh_dim_names=tuple(degrees))
         places = {axis: _place(mesh, axis) for axis in degrees}
-        with part("FakeTensorMode")(), RealNumbers(), reducer_over_fake_group():
+        fake = part("FakeTensorMode")(allow_non_fake_inputs=True)
+        with quiet(), fake, RealNumbers(), reducer_over_fake_group():
             yield places
     finally:
         dist.destroy_process_group()

@@ -37,6 +37,8 @@ class Place:
         Work that no program names, unless it communicates: gradient accumulation, FSDP's own copies.
     outside
         Outside every module and unit: the loss, data parallelism's buckets, the script's own work.
+    accumulates
+        In a node that accumulates a parameter's gradient.
     """
 
     microbatch: int
@@ -44,6 +46,7 @@ class Place:
     owner: str
     aside: bool = False
     outside: bool = False
+    accumulates: bool = False
 
 
 def owner_name(path: str) -> str:
@@ -166,8 +169,11 @@ class Owners:
 
     def _in_node(self, node: Any) -> Place:
         owner, microbatch = self._span(node)
-        accumulates = sequence_number(node) is None
-        return Place(microbatch=microbatch, phase="B", owner=owner, aside=accumulates, outside=accumulates)
+        if sequence_number(node) is None:
+            return Place(
+                microbatch=microbatch, phase="B", owner="", aside=True, outside=True, accumulates=True
+            )
+        return Place(microbatch=microbatch, phase="B", owner=owner)
 
     def _loose(self) -> Place:
         """Outside every module and node: the loss, what follows a backward, or a hand-written optimizer."""

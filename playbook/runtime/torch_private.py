@@ -18,7 +18,8 @@ only what uses it fails.
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -42,6 +43,9 @@ PARTS = {
 
 RENAMED_COLLECTIVES = r".*(all_gather_into_tensor|reduce_scatter_tensor|all_gather_tensor).*"
 """torch 2.13 deprecates these names; the new ones do not exist in 2.11."""
+
+VIEW_OUTPUT = "FSDP2-wrapped module .* returned a view tensor"
+"""torch 2.13 warns of this since an operation in place would lose a hook; nothing here works in place."""
 
 _NO_SEQUENCE = 2**63
 """Nodes that accumulate gradients carry the largest number there is, to run first."""
@@ -108,7 +112,15 @@ def group_name(argument: Any) -> str | None:
     return None
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what torch's own code says about itself: renamed collectives, and outputs that are views."""
+    with warnings.catch_warnings():
+        for message in (RENAMED_COLLECTIVES, VIEW_OUTPUT):
+            warnings.filterwarnings("ignore", message=message)
+        yield
+
+
 def quiet_renamed_collectives() -> None:
-    """Silence the deprecation of collective names that torch itself still calls."""
-    warnings.filterwarnings("ignore", message=RENAMED_COLLECTIVES, category=FutureWarning)
-    warnings.filterwarnings("ignore", message=RENAMED_COLLECTIVES, category=DeprecationWarning)
+    """Silence the deprecation of collective names that torch itself still calls, for this whole process."""
+    warnings.filterwarnings("ignore", message=RENAMED_COLLECTIVES)

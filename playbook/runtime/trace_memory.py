@@ -78,9 +78,15 @@ class Ledger:
     def before(self, event: int, op: str, place: Place | None, args: tuple) -> None:
         """Note that an operation starts; arguments not seen before were there before the step."""
         self._event, self._op, self._place = event, op, place
+        # Gloo's reduce-scatter copies its input out of sight; it shows when FSDP's own work waits for it.
+        # Other backends, for which the ledger stands in, have no such copy.
+        scratch = place is not None and place.aside and not place.accumulates
         for tensor in tensors_of(args):
-            self._admit(tensor, term=_older(place), birth=BEFORE)
-        if op == TAKES_GRADIENT and place is not None and place.aside and place.outside:
+            if scratch:
+                self._watch(tensor.untyped_storage())
+            else:
+                self._admit(tensor, term=_older(place), birth=BEFORE)
+        if op == TAKES_GRADIENT and place is not None and place.accumulates:
             self.mark(args[0], "gradients")
 
     def mark(self, tensor: Tensor, term: str) -> None:
@@ -115,11 +121,17 @@ class Ledger:
 
     def _admit(self, tensor: Tensor, *, term: str | None, birth: int) -> int:
         storage = tensor.untyped_storage()
+        if not self._watch(storage):
+            return 0
+        return self._open(storage._cdata, storage.nbytes(), term=term, birth=birth, shape=tuple(tensor.shape))
+
+    def _watch(self, storage: torch.UntypedStorage) -> bool:
+        """Notice when a storage goes; tell whether it was not known yet."""
         key = storage._cdata
         if key in self._watches:
-            return 0
+            return False
         self._watches[key] = weakref.ref(storage, lambda _gone: self._died(key))
-        return self._open(key, storage.nbytes(), term=term, birth=birth, shape=tuple(tensor.shape))
+        return True
 
     def _open(self, key: int, size: int, *, term: str | None, birth: int, shape: tuple[int, ...]) -> int:
         if size:
@@ -159,7 +171,7 @@ class Ledger:
 
 def _older(place: Place | None) -> str:
     """Term of what is older than the step and was not entered: buckets where gradients accumulate."""
-    return "communication_buffers" if place is not None and place.aside and place.outside else "temporary"
+    return "communication_buffers" if place is not None and place.accumulates else "temporary"
 
 
 def _parts(tensor: Tensor) -> list[Tensor]:

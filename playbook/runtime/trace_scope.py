@@ -27,6 +27,8 @@ def check_traceable(s: Scenario) -> None:
         raise ValueError(f"pp={layout.pp}: pipelines are not traced yet; use pp=1, or run 'pp' on real ranks")
     if layout.zero in (1, 2) and layout.dp > 1:
         raise ValueError(f"zero={layout.zero}: not traced; use zero=0 (DDP) or zero=3 (FSDP2)")
+    if layout.zero == 3 and layout.dp == 1:
+        raise ValueError("zero=3 with dp=1: there is nothing to share out; use dp=2 or more, or zero=0")
     if layout.tp > 1 and layout.dp > 1 and layout.zero == 0:
         raise ValueError(
             f"dp={layout.dp} x tp={layout.tp} with zero=0: DistributedDataParallel does not take DTensor's "

@@ -16,14 +16,12 @@ from playbook.runtime.cuda_kernels import kernels_of
 from playbook.runtime.fake_world import fake_world
 from playbook.runtime.part import Part, Place
 from playbook.runtime.record import Record, record_step
+from playbook.runtime.torch_private import part
 from playbook.runtime.trace_memory import Ledger
 from playbook.spec import Scenario
 
 CUDA_BLOCK_BYTES = 512
 """The CUDA allocator hands out whole multiples of this."""
-
-WARM_UPS = 2
-"""Steps before the recorded one: the first makes buffers and optimizer state, the second DDP's buckets."""
 
 KERNELS = {
     "fused": {"fused": True},
@@ -52,30 +50,57 @@ def record_scenario(scenario: Scenario, rank: int) -> Record:
     ):
         ready = prepare(scenario, places)
         batches = [tokens(scenario) for _ in range(scenario.microbatches)]
-        for _ in range(WARM_UPS):
-            take_step(ready, batches[:1])
+        for _ in range(2 if replicated(scenario) else 1):
+            take_step(ready, batches[:2])
         ledger = open_ledger(ready, CUDA_BLOCK_BYTES if workload.kernels == "cuda" else 1)
         return record_step(lambda: take_step(ready, batches), ready.part.module, ready.axes, ledger=ledger)
 
 
 def prepare(scenario: Scenario, places: dict[str, Place]) -> Ready:
     """Build the model, apply the strategies of the layout, inner axis first, and give it an optimizer."""
+    found = shard(scenario, places)
+    if replicated(scenario):
+        found = library("ddp")(found.module, places["dp"])
+    if scenario.workload.gradient_sync == "every":
+        found.synchronise = lambda now: None
+    axes = {str(place.group.group_name): axis for axis, place in places.items()}
+    return Ready(found, make_optimizer(scenario, found.module), axes)
+
+
+def replicated(scenario: Scenario) -> bool:
+    """Whether ranks are replicas under DDP, which settles its buckets in the second step."""
+    return scenario.layout.dp > 1 and scenario.layout.zero == 0
+
+
+def shard(scenario: Scenario, places: dict[str, Place]) -> Part:
+    """Cut the model for tensor parallelism and FSDP2.
+
+    That is done on the meta device, outside fake mode, where a thousand shards of a weight cost nothing, and
+    then turned into fake tensors. Tied weights would come apart then, so their model is fake from the start.
+    """
+    if scenario.model.tied:
+        return cut(scenario, places, Transformer(scenario.model))
+    with part("real_tensors")():
+        with torch.device("meta"):
+            module = Transformer(scenario.model)
+        found = cut(scenario, places, module)
+    module.to_empty(device="cpu")
+    return found
+
+
+def cut(scenario: Scenario, places: dict[str, Place], module: Transformer) -> Part:
+    """Apply tensor parallelism, checkpointing and FSDP2 to a model, in this order."""
     layout = scenario.layout
-    module = Transformer(scenario.model)
-    part = Part(module=module)
+    found = Part(module=module)
     if layout.tp > 1:
-        part = library("tp")(module, places["tp"], sequence_parallel=layout.sequence_parallel)
+        found = library("tp")(module, places["tp"], sequence_parallel=layout.sequence_parallel)
     if scenario.workload.recompute == "full":
         for name, block in list(module.layers.items()):
             module.layers[name] = checkpoint_wrapper(block)
     if layout.dp > 1 and layout.zero == 3:
-        part = library("fsdp2")(module, places["dp"], reshard=layout.reshard, precision=precision(scenario))
-    elif layout.dp > 1:
-        part = library("ddp")(module, places["dp"])
-    if scenario.workload.gradient_sync == "every":
-        part.synchronise = lambda now: None
-    axes = {str(place.group.group_name): axis for axis, place in places.items()}
-    return Ready(part, make_optimizer(scenario, part.module), axes)
+        how = {"reshard": layout.reshard, "precision": precision(scenario)}
+        found = library("fsdp2")(module, places["dp"], **how)
+    return found
 
 
 def library(strategy: str) -> Callable[..., Part]:

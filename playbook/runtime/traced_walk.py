@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from playbook.program.walk import block_name
 from playbook.runtime.owners import Place
 from playbook.runtime.record import Record
 from playbook.runtime.trace_memory import BEFORE, Holding
@@ -45,9 +46,16 @@ class TracedWalk:
 
     @property
     def instant(self) -> str:
-        """Phase and owner at the peak, as in `B layers.2.mlp`."""
+        """Phase and block of the peak, as in "B layers.2"."""
         place = self.places[self.peak_event]
-        return "" if place is None else f"{place.phase} {place.owner}".strip()
+        return "" if place is None else f"{place.phase} {block_name(place.owner)}"
+
+    def highest(self, events: np.ndarray) -> np.ndarray:
+        """Levels at the highest moment from each of several events to the next; the first starts at 0."""
+        totals = self.levels.sum(axis=1)
+        edges = [0, *events[1:].tolist(), len(totals)]
+        picked = [a + int(totals[a:b].argmax()) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        return self.levels[picked]
 
 
 def walk(record: Record) -> TracedWalk:

@@ -59,24 +59,24 @@ def gathered_share(junction: Junction, ctx: Context) -> Tensor:
 
 def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
     """The other ranks' rows of a token table's gradient, and the copy of its own that the optimizer reads."""
-    row = At("B", TABLE_GRADIENT)
+    row, recipe = At("B", TABLE_GRADIENT), ctx.recipe
     others = Tensor(
         name="rows of other ranks",
         term="gradients",
-        bytes=ctx.recipe.compute_bytes * (whole.numel + -1 * own.numel),
+        bytes=recipe.compute_bytes * (whole.numel + -1 * own.numel),
         birth=row,
     )
-    if ctx.dp > 1:
+    if ctx.dp > 1 and not (ctx.gradient_sync == "last" and ctx.microbatches > 1):
         return [replace(others, bwd_end=At("B", END))]
+    new = replace(others, name="new rows of other ranks", bwd_end=row, when="later")
+    if ctx.dp > 1:
+        kept = max(recipe.compute_bytes, recipe.reduce_bytes) * (whole.numel + -1 * own.numel)
+        return [replace(others, bytes=kept, bwd_end=At("B", END), when="step"), new]
     cut = Tensor(
         name="own rows",
         term="temporary",
-        bytes=ctx.recipe.gradient_bytes * own.numel,
+        bytes=recipe.gradient_bytes * own.numel,
         birth=OPTIMIZER,
         fwd_end=OPTIMIZER,
     )
-    return [
-        replace(others, bwd_end=At("O", END), when="step"),
-        replace(others, name="new rows of other ranks", bwd_end=row, when="later"),
-        cut,
-    ]
+    return [replace(others, bwd_end=At("O", END), when="step"), new, cut]
