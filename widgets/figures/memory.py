@@ -21,7 +21,7 @@ def memory_figure(picture: Mapping[str, Any], measured: Mapping[str, Any]) -> go
     titles = (" ".join(bars["title"]), " ".join(step["title"]))
     figure = make_subplots(rows=2, subplot_titles=titles, row_heights=[0.4, 0.6], vertical_spacing=0.14)
     seen: set[str] = set()
-    for trace in (*_states(bars, seen),):
+    for trace in _states(bars, seen):
         figure.add_trace(trace, row=1, col=1)
     line_at(figure, bars["capacity"] / GB, 1, bars["capacity_words"])
     for trace in (*_levels(step, seen), *_trace(measured)):
