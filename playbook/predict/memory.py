@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from playbook.predict.stages import blocks_of, context, program_of, rank_memories, templates
+from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.polynomial import Polynomial, constant
 from playbook.program.step import Program
 from playbook.program.walk import MemoryWalk
@@ -111,6 +112,7 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
     The allocator's
     unused part is a band: 8 to 40 % of the peak were measured on H200, by allocation history.
     """
+    refuse_unbuilt(s)
     memories = rank_memories(s) if s.layout.pp > 1 else None
     if rank is None:
         worst = int(np.argmax([memory.peak_bytes for memory in memories])) if memories else 0

@@ -126,6 +126,7 @@ def order_of(s: Scenario, pp_rank: int) -> tuple[Run, ...]:
 
 def program_of(s: Scenario, rank: int = 0) -> Program:
     """Return the step program of one rank."""
+    refuse_unbuilt(s)
     ctx = context(s, rank)
     order = order_of(s, s.layout.coordinates(rank)["pp"])
     stages = {number: lay(s, number, ctx) for number in sorted({run.stage for run in order})}

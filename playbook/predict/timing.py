@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from playbook.predict.rates import MEMORY_EFFICIENCY, PRODUCT_EFFICIENCY, rates_of
 from playbook.predict.stages import context, lay, pipeline, program_of
+from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.assemble import assemble
 from playbook.program.ids import PHASES
 from playbook.program.order import accumulate
@@ -74,6 +75,7 @@ def step_time(s: Scenario) -> StepTime:
     forward and backward are timed alone and laid along the schedule: some per cent too long, since reductions
     cross actions.
     """
+    refuse_unbuilt(s)
     high, likely, low = (
         seconds_at(s, rates_of(s, product, memory))
         for product, memory in zip(PRODUCT_EFFICIENCY, MEMORY_EFFICIENCY, strict=True)

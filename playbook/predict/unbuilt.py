@@ -10,9 +10,15 @@ def refuse_unbuilt(s: Scenario) -> None:
 
     Raises
     ------
+    TypeError
+        If it is no scenario.
     ValueError
         Naming the field, its value and what works.
     """
+    if not isinstance(s, Scenario):
+        raise TypeError(
+            f"a prediction takes a Scenario, not a {type(s).__name__}; use pb.Scenario(model, ...)"
+        )
     if s.framework not in policies():
         raise ValueError(
             f"framework={s.framework!r} is not built yet; use one of {', '.join(sorted(policies()))}"

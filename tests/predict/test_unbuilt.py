@@ -51,3 +51,9 @@ def test_a_schedule_that_splits_backward_is_refused():
 def test_pytorch_refuses_zero_2_with_what_comes_nearest():
     with pytest.raises(ValueError, match="zero=2: .* use zero=3 with reshard=False .*--zero 3 --no-reshard"):
         ask("torch", {"dp": 2, "zero": 2}, recipe="fp32")
+
+
+@pytest.mark.parametrize("predict", [pb.program, pb.traffic, pb.training_memory, pb.step_time])
+def test_what_is_no_scenario_is_refused(predict):
+    with pytest.raises(TypeError, match="a prediction takes a Scenario, not a Model"):
+        predict(pb.model("toy-15m"))
