@@ -114,10 +114,10 @@ def test_it_is_copied_as_python_command_and_json(explorer):
     assert json.loads(forms["json"])
 
 
-def test_ten_explorers_save_less_than_200_kilobytes_of_state():
+def test_ten_explorers_stay_well_below_200_kilobytes_of_saved_state():
     ipywidgets.Widget.close_all()
     made = [EXPLORERS[place % 3]() for place in range(10)]
     assert made
     state = ipywidgets.Widget.get_manager_state(drop_defaults=False)
     size = len(json.dumps(state))
-    assert size < 200_000, f"{size} bytes"
+    assert size < 160_000, f"{size} bytes"  # the limit is 200 kB; more explorers are to come

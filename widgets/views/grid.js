@@ -58,8 +58,8 @@ function cell(grid, size, rank, chunk, moving) {
     return marks;
   }
   marks += squares(grid, size, rank, chunk, before, after);
-  const said = grid.values?.[i] ?? words(after, grid);
-  if (size.height >= 34 && size.cell >= 5.1 * said.length + 3) {
+  const fits = said => size.cell >= 5.1 * said.length + 3, long = grid.values?.[i] ?? words(after, grid), said = fits(long) || !full ? long : `all ${grid.ranks}`;
+  if (size.height >= 34 && fits(said)) {
     marks += text(left + size.cell / 2, top + size.height - (size.height > 40 ? 10 : 6), said, `c s${full ? ' b' : takes || gives || grid.values ? '' : ' m'}`);
   }
   return marks;

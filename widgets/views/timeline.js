@@ -37,7 +37,7 @@ export function colours(root) {
   const ground = hex(style.getPropertyValue('--pb-background'), dark ? '#111111' : '#ffffff'), tint = parseFloat(style.getPropertyValue('--pb-tint')) / 100;
   const kinds = KINDS.map(value);
   return {
-    kinds, tints: kinds.map(colour => mixed(colour, ground, tint)), ground, ink: value('ink'), ink2: value('ink2'), idle: value('idle'), accent: value('accent'), bad: value('bad'), line: value('line'), grid: value('grid'),
+    kinds, tints: kinds.map(colour => mixed(colour, ground, tint)), dense: kinds.map(colour => mixed(colour, ground, 0.6)), ground, ink: value('ink'), ink2: value('ink2'), idle: value('idle'), accent: value('accent'), bad: value('bad'), line: value('line'), grid: value('grid'),
     memory: value('activations'), memoryTint: mixed(value('activations'), ground, tint), font: style.fontFamily,
   };
 }
@@ -99,26 +99,29 @@ function words(ctx, lanes, r, y, size, X, view, c, chosen, solid) {
   ctx.textAlign = 'left';
 }
 
+// Blocks thinner than a pixel: each column is filled by kind, as pixels, since a path of so many slivers is slow.
 function dense(ctx, lanes, r, y, size, box, view, c) {
-  const columns = Math.max(1, Math.round(box.right - box.left)), filled = density(lanes, r, view, columns);
-  const base = new Float32Array(columns);
-  for (let k = 0; k < KINDS.length; k += 1) {
-    const face = new Path2D();
-    let any = false;
-    for (let x = 0; x < columns; x += 1) {
+  const ratio = DPR(), wide = Math.max(1, Math.round((box.right - box.left) * ratio)), high = Math.max(1, Math.round(size.block * ratio));
+  const filled = density(lanes, r, view, wide), image = ctx.createImageData(wide, high), pixels = new Uint32Array(image.data.buffer), idle = packed(c.idle), hues = c.dense.map(packed);
+  const end = (lanes.makespan - view.from) / (view.to - view.from) * wide;
+  for (let x = 0; x < wide; x += 1) {
+    let level = high;
+    for (let k = 0; k < KINDS.length; k += 1) {
       const part = filled[k][x];
       if (part <= 0) continue;
-      any = true;
-      const height = Math.min(1, part) * size.block;
-      face.rect(box.left + x, y + size.block - base[x] - height, 1, height);
-      base[x] += height;
+      const top = Math.max(0, Math.round(level - Math.min(1, part) * high));
+      for (let line = top; line < level; line += 1) pixels[line * wide + x] = hues[k];
+      level = top;
     }
-    if (!any) continue;
-    ctx.fillStyle = c.kinds[k];
-    ctx.globalAlpha = 0.55;
-    ctx.fill(face);
+    if (x < end) for (let line = 0; line < level; line += 1) pixels[line * wide + x] = idle;
   }
-  ctx.globalAlpha = 1;
+  ctx.putImageData(image, Math.round(box.left * ratio), Math.round(y * ratio));
+}
+
+// A colour as one number in the byte order of ImageData.
+function packed(colour) {
+  const [r, g, b] = colour.startsWith('#') ? [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16)) : colour.match(/\d+/g).map(Number);
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }
 
 function strips(ctx, lanes, measured, r, y, size, X, view, c) {
