@@ -108,8 +108,12 @@ def feed_backward(z: Sizes) -> list[Line]:
         *product("up", "n2", "dup", Made("dn2 of up", stream, "gathered")),
         line("mlp", "silu_backward", Made("dgate", wide, "tp"), "dactive", "gate"),
         *product("gate", "n2", "dgate", Made("dn2 of gate", stream, "gathered")),
-        line(
-            "mlp.gate_proj", "add", Made("dn2", stream, "gathered"), "dn2 of up", "dn2 of gate", region="full"
+        Line(
+            owner="mlp.gate_proj",
+            op="add",
+            makes=(Made("dn2", stream, "gathered"),),
+            holds=("dn2 of up", "dn2 of gate"),
+            takes=("mlp.gate_proj.weight",),
         ),
         *norm_backward(z, *norm, z.T * z.h, z.T, "full", residual=GRADIENT),
     ]
@@ -160,7 +164,8 @@ def projection_backward(z: Sizes, name: str) -> list[Line]:
         return lines
     before, after = ("dn1 of v", "dn1 of v and k") if name == "k" else ("dn1 of v and k", "dn1")
     total = Made(after, z.value * z.T * z.h, "gathered")
-    return [*lines, Line(owner=owner, op="add", makes=(total,), holds=(before, f"dn1 of {name}"))]
+    held, taken = (before, f"dn1 of {name}"), (f"{owner}.weight",)
+    return [*lines, Line(owner=owner, op="add", makes=(total,), holds=held, takes=taken)]
 
 
 def attention_junction(z: Sizes, stream: Size) -> Junction:
