@@ -57,6 +57,8 @@ class Explorer(anywidget.AnyWidget):
 
     CONTROLS: ClassVar[tuple[str, ...]] = ()
     VIEW: ClassVar[str] = ""
+    ANSWERS: ClassVar[tuple[str, ...]] = ("pin", "copy")
+    """Messages of the front end that `on_...` methods answer, beside those of the buttons."""
 
     _esm = _STUB
     library = anywidget.WidgetTrait().tag(sync=True)
@@ -77,11 +79,9 @@ class Explorer(anywidget.AnyWidget):
     def __init__(self, **given: Any) -> None:
         self._check_names(given)
         self._lock = threading.RLock()
-        self._in_constructor = True
         self.last_error = ""
         super().__init__(library=library(), view=self.VIEW, **given)
         self._show(self.draw())
-        self._in_constructor = False
         self.observe(self.put, names=list(self.CONTROLS))
         self.on_msg(self._on_message)
 
@@ -124,7 +124,8 @@ class Explorer(anywidget.AnyWidget):
 
     def _refuse(self, control: str, words: str) -> None:
         with self._lock, self.hold_sync():
-            self.refusal = {"control": control or self.CONTROLS[0], "text": words}
+            known = control or self.refusal.get("control") or self.CONTROLS[0]
+            self.refusal = {"control": known, "text": words}
             self.version += 1
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
@@ -138,11 +139,10 @@ class Explorer(anywidget.AnyWidget):
 
     def _on_message(self, _: Any, message: dict[str, Any], __: Any) -> None:
         kind = str(message.get("kind"))
-        receive = getattr(self, f"on_{kind}", None)
-        if receive is None:
+        if kind not in (*self.ANSWERS, *(action["name"] for action in self.actions)):
             return
         try:
-            receive(message)
+            getattr(self, f"on_{kind}")(message)
         except Exception as fault:
             self.last_error = traceback.format_exc()
             with self._lock, self.hold_sync():

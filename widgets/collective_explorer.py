@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from playbook.pictures.collective import CollectiveView
+    from playbook.runtime.errors import RankFailed
     from playbook.runtime.run import Run
 
 RANKS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
@@ -76,6 +77,7 @@ class CollectiveExplorer(RunningExplorer):
         view = collective_view(self.op, self.algorithm, self.ranks, self.size_bytes, self.step, link, words)
         self._view = view
         ran = self._ran if self._ran and self._ran.one == view.one else None
+        other = self._ran.words if self._ran and not ran else ""
         return {
             "picture": collective_picture(view, ran),
             "measured": measured_data(ran, view.link, view.step) if ran else {},
@@ -91,7 +93,7 @@ class CollectiveExplorer(RunningExplorer):
                     "help": "Time buffers of 1 KiB to 4 MiB, and fit latency and bandwidth",
                 },
             ],
-            "note": ran.note if ran else NOTE,
+            "note": ran.note if ran else NOTE + other,
         }
 
     def link(self) -> tuple[Link, str]:
@@ -150,6 +152,12 @@ class CollectiveExplorer(RunningExplorer):
         """Part of the steps that all ranks took, and of the sizes timed."""
         assert self._ran is not None
         return [self._ran.steps_done, max(0, self._timed - 1) / max(1, self._sizes)]
+
+    def remedies(self, failed: RankFailed) -> list[dict[str, Any]]:
+        """Fewer ranks, if a rank was killed."""
+        if "kill" not in failed.cause.lower() or self.ranks <= 2:
+            return []
+        return [{"words": "Run on 2 ranks", "set": {"ranks": 2}}]
 
     def copies(self) -> dict[str, str]:
         """The collective as Python, as command and as JSON."""

@@ -34,6 +34,8 @@ from widgets.stills import pipeline_png
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from playbook.runtime.errors import RankFailed
+
 STAGES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
 MICROBATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 160, 192, 256)
 LATENCIES = tuple(round(0.1 * tenth, 1) for tenth in range(21))
@@ -84,7 +86,7 @@ class PipelineExplorer(RunningExplorer):
             "actions": [
                 {"name": "run", "label": f"Run on {self.stages} ranks", "help": "Real processes and messages"}
             ],
-            "note": run_note(self._orders),
+            "note": run_note(self._orders) + self._elsewhere(),
         }
 
     def options(self) -> dict[str, Any]:
@@ -130,6 +132,19 @@ class PipelineExplorer(RunningExplorer):
         return [
             len(times) / one.timed.start.size for one, times in zip(self._orders, self._times, strict=True)
         ]
+
+    def remedies(self, failed: RankFailed) -> list[dict[str, Any]]:
+        """Fewer ranks, if a rank was killed."""
+        if "kill" not in failed.cause.lower() or self.stages <= 2:
+            return []
+        return [{"words": "Run on 2 ranks", "set": {"stages": 2}}]
+
+    def _elsewhere(self) -> str:
+        """Where the strips of the last run went, if it was of another scenario."""
+        if not self._ran or self._key() == self._ran_key:
+            return ""
+        stages, microbatches, *_ = self._ran_key
+        return f" The last run was of p = {stages}, m = {microbatches}: its strips come back with its values."
 
     def _key(self) -> tuple[Any, ...]:
         return (self.stages, self.microbatches, self.chunks, self.costs, tuple(self.schedules))

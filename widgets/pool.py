@@ -1,4 +1,8 @@
-"""The kernel's one pool of the explorers, and what is submitted to it."""
+"""The kernel's pools of the explorers, and what is submitted to them.
+
+One pool is enough for explorers that ask for the same number of ranks. Another number gets a pool of its own
+while the first is at work, and takes its place when it is not.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +11,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from playbook.runtime.job import Job
     from playbook.runtime.pool import Pool
 
-_pools: list[Pool] = []
+ENDED = ("done", "failed", "cancelled")
 
-
-def shared_pool(ranks: int) -> Pool:
-    """The kernel's one pool of the explorers, made anew when another number of ranks is asked for."""
-    from playbook.runtime.pool import Pool
-
-    if _pools and _pools[-1].ranks != ranks:
-        _pools.pop().close()
-    if not _pools:
-        _pools.append(Pool(ranks=ranks, backend="gloo"))
-    return _pools[-1]
+_pools: dict[int, Pool] = {}
+_jobs: dict[int, Job] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What one press of a button runs.
 
-    `work` and what follows go to `Pool.submit`; `phases` are the words of the progress bar after "ranks
-    up"; `what` is said in the headline while it runs.
+    `work` and what follows go to `Pool.submit`; `phases` are the words of the progress bar after "ranks up";
+    `what` is said in the headline while it runs.
     """
 
     ranks: int
@@ -39,6 +36,37 @@ class Task:
     what: str = ""
 
 
+def submit(task: Task) -> Job:
+    """Submit a task to the pool of its size, which is started if there is none.
+
+    Raises
+    ------
+    ValueError
+        If there cannot be such a pool here, or the work is not known.
+    """
+    job = shared_pool(task.ranks).submit(task.work, *task.args, **task.levers)
+    _jobs[task.ranks] = job
+    return job
+
+
+def shared_pool(ranks: int) -> Pool:
+    """The pool of this size; idle ones of another size are closed, so that ranks do not pile up."""
+    from playbook.runtime.pool import Pool
+
+    if ranks not in _pools:
+        for other in list(_pools):
+            if other not in _jobs or _jobs[other].state in ENDED:
+                close(other)
+        _pools[ranks] = Pool(ranks=ranks, backend="gloo")
+    return _pools[ranks]
+
+
+def close(ranks: int) -> None:
+    """Stop the pool of this size."""
+    _jobs.pop(ranks, None)
+    _pools.pop(ranks).close()
+
+
 def pool_ranks(default: int) -> int:
-    """Ranks of the pool that is up, so that a job which needs no ranks of its own can use it."""
-    return _pools[-1].ranks if _pools else default
+    """Size of a pool that is up, so that a job which needs no ranks of its own can use it."""
+    return next(iter(_pools), default)

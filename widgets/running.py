@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from playbook.runtime.errors import RankFailed
 from widgets.base import Explorer
-from widgets.pool import Task, shared_pool
+from widgets.outcome import outcome
+from widgets.pool import ENDED, Task, submit
 
 if TYPE_CHECKING:
-    from playbook.runtime.errors import RankFailed
     from playbook.runtime.job import Job
     from playbook.runtime.run import Run
 
 REDRAW_S = 0.1
-ENDED = ("done", "failed", "cancelled")
 
 
 class RunningExplorer(Explorer):
@@ -30,6 +31,8 @@ class RunningExplorer(Explorer):
     and says how far each phase has come in `progress`. All of them are called under the explorer's lock.
     """
 
+    ANSWERS: ClassVar[tuple[str, ...]] = (*Explorer.ANSWERS, "cancel", "remedy")
+
     def __init__(self, **given: Any) -> None:
         self._job: Job | None = None
         self._task: Task | None = None
@@ -38,6 +41,7 @@ class RunningExplorer(Explorer):
         self._timer: threading.Timer | None = None
         self._ended = threading.Event()
         self._up = False
+        self._fault = ""
         super().__init__(**given)
 
     def task(self, name: str) -> Task:
@@ -76,10 +80,13 @@ class RunningExplorer(Explorer):
         """
         if self._job is not None and self._job.state not in ENDED:
             raise ValueError("a run is in progress; wait for it with .wait(), or stop it with .cancel()")
+        if self.refusal:
+            raise ValueError(self.refusal["text"])
         with self._lock:
             task = self.task(button)
-            job = shared_pool(task.ranks).submit(task.work, *task.args, **task.levers)
-            self._job, self._task, self._events, self._up = job, task, [], False
+        job = submit(task)  # outside the lock: an old pool that is closed here may still be calling back
+        with self._lock:
+            self._job, self._task, self._events, self._up, self._fault = job, task, [], False, ""
             self._ended = threading.Event()
             self._show_status("queued")
         job.on_event(lambda event: self._on_event(job, event))
@@ -124,11 +131,21 @@ class RunningExplorer(Explorer):
 
     def on_remedy(self, message: Mapping[str, Any]) -> None:
         """Set the controls as a remedy says, and run again."""
-        remedy = self.status["failure"]["remedies"][int(message["index"])]
+        status: dict[str, Any] = dict(self.status)
+        remedy = status["failure"]["remedies"][int(message["index"])]
         with self.hold_trait_notifications():
             for name, value in remedy["set"].items():
                 setattr(self, name, value)
         self.run()
+
+    def put(self, change: Any = None) -> None:
+        """Draw the controls as they stand; a changed control takes the last run's verdict away."""
+        if change is not None and change.name in self.CONTROLS and self.status.get("state") in ENDED:
+            with self._lock, self.hold_sync():
+                self.status = {"state": "idle"}
+                super().put(change)
+            return
+        super().put(change)
 
     def remedies(self, failed: RankFailed) -> list[dict[str, Any]]:
         """At most two changes of controls that would help, each with `words` and `set`."""
@@ -188,8 +205,14 @@ class RunningExplorer(Explorer):
 
     def _take_events(self) -> None:
         events, self._events = self._events, []
-        if events:
-            self.take(events)
+        try:
+            if events:
+                self.take(events)
+        except Exception as fault:
+            self.last_error = traceback.format_exc()
+            self._fault = f"internal error: {type(fault).__name__}: {fault} (see .last_error)"
+            if self._job is not None:  # not from here: this is the pump's own thread
+                threading.Thread(target=self._job.cancel, daemon=True).start()
 
     def _show_status(self, state: str) -> None:
         """Redraw with where the run stands."""
@@ -210,31 +233,6 @@ class RunningExplorer(Explorer):
 
     def _show_end(self, state: str, error: BaseException | None) -> None:
         with self.hold_sync():
-            self.status = {"state": state, **self._outcome(state, error)}
+            remedies = self.remedies(error) if isinstance(error, RankFailed) else []
+            self.status = {"state": state, **outcome(error, self._fault, remedies)}
             self.put()
-
-    def _outcome(self, state: str, error: BaseException | None) -> dict[str, Any]:
-        from playbook.pictures.failure import failure_words
-        from playbook.runtime.errors import JobCancelled, RankFailed
-
-        if error is None:
-            return {"note": ""}
-        if isinstance(error, JobCancelled):
-            return {"word": "cancelled", "note": f"{self.kept()} Run again whenever you like."}
-        if isinstance(error, RankFailed):
-            failure = {**failure_words(error), "remedies": self.remedies(error)[:2]}
-            return {
-                "state": "failed",
-                "word": "failed",
-                "headline": failure.pop("headline"),
-                "failure": failure,
-            }
-        return {
-            "state": "failed",
-            "word": "failed",
-            "failure": {"what": "The run could not be read", "why": str(error), "remedies": []},
-        }
-
-    def kept(self) -> str:
-        """What is left of a run that was cancelled, in words."""
-        return "Cancelled; what was measured is kept."

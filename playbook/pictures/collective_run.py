@@ -99,6 +99,12 @@ class MeasuredCollective:
         return f"On {self.one.ranks} real ranks every cell came out as drawn."
 
     @property
+    def words(self) -> str:
+        """Where this run's numbers went while another collective is shown."""
+        what = f"{self.one.operation.words} by {self.one.algorithm} on {self.one.ranks} ranks"
+        return f" The last run was {what}: its numbers come back with it."
+
+    @property
     def note(self) -> str:
         """How the run was made, and how the fit did on sizes it has not seen."""
         base = "Cells show the ranks' real numbers: tens count the rank, ones the chunk."

@@ -51,6 +51,7 @@ class MemoryView:
         return self.scenario.cluster.gpu.memory_bytes
 
 
+@lru_cache(maxsize=16)
 def memory_view(
     model_name: str,
     *,

@@ -21,7 +21,7 @@ from playbook.strategies import plan
 from playbook.units import size, thousands
 
 MOST_RANKS = 8
-MOST_SEQUENCE = 512
+MOST_SEQUENCE = 128
 STRATEGIES = {0: "ddp", 3: "fsdp2"}
 """ZeRO stages that run on real ranks, and the strategy that does."""
 STATE_TERMS = ("parameters", "gradients", "optimizer", "master_weights")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,7 +80,7 @@ def takes_chunks(name: str) -> bool:
     return find_plan(name).refuse(2, 4, 2) is None
 
 
-@cache
+@lru_cache(maxsize=64)
 def _order(name: str, stages: int, microbatches: int, chunks: int | None) -> Schedule:
     return schedule(name, stages=stages, microbatches=microbatches, chunks=chunks)
 
@@ -113,6 +113,7 @@ def timed_orders(
     return tuple(_timed(order, costs, float(most)) for order in orders)
 
 
+@lru_cache(maxsize=16)
 def _timed(order: Schedule, costs: Costs, most: float) -> TimedOrder:
     scale = most / order.chunks
     timed = order.simulate(

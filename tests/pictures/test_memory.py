@@ -105,7 +105,7 @@ def test_the_stand_in_is_small_and_keeps_strategy_recompute_and_recipe():
     assert chosen.strategy == "fsdp2"
     assert chosen.scenario.workload.recompute == "full"
     assert chosen.scenario.workload.recipe == "fsdp2-mixed"
-    assert chosen.words == "toy-15m, ZeRO-3 on 4 ranks, sequence 512, fsdp2-mixed"
+    assert chosen.words == "toy-15m, ZeRO-3 on 4 ranks, sequence 128, fsdp2-mixed"
 
 
 def test_a_stage_that_does_not_run_has_no_stand_in():

@@ -7,8 +7,8 @@ from widgets import pool
 def close_the_shared_pool():
     """Leave no ranks behind."""
     yield
-    while pool._pools:
-        pool._pools.pop().close()
+    for ranks in list(pool._pools):
+        pool.close(ranks)
 
 
 @pytest.fixture(autouse=True)

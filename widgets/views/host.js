@@ -29,7 +29,7 @@ export function mount(view, { model, el }) {
   const root = document.createElement('div');
   root.className = 'pb';
   root.dataset.pb = 'explorer';
-  root.dataset.view = view.key_name || view.name.toLowerCase();
+  root.dataset.view = model.get('view');
   root.innerHTML = FRAME;
   const part = name => root.querySelector(`[data-pb="${name}"]`);
   const stage = part('picture');
@@ -134,7 +134,14 @@ export function mount(view, { model, el }) {
   });
 
   el.append(root);
-  const onVersion = () => { clearTimeout(answer); host.draw(); };
+  // What a change of one's own has led to is also said, not only drawn.
+  const onVersion = () => {
+    clearTimeout(answer);
+    const before = part('headline').textContent;
+    host.draw();
+    const after = part('headline').textContent;
+    if (after !== before && part('controls').contains(document.activeElement)) host.say(after);
+  };
   const onMessage = guard(message => {
     if (message.kind !== 'copied') return;
     copy(message.text).then(() => { host.say(`copied as ${message.form}`); part('copy').textContent = 'Copied ✓'; setTimeout(() => { part('copy').textContent = 'Copy as ▾'; }, 1600); });
