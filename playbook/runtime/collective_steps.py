@@ -117,8 +117,7 @@ def take_step(chunks: Chunks, step: Step, place: Place) -> Chunks:
 
 def message_memory(place: Place) -> torch.device:
     """Where messages lie: on the device under NCCL; gloo dies on a CUDA tensor sent point to point."""
-    nccl = "nccl" in str(dist.get_backend_config(place.group))
-    return place.device if nccl else torch.device("cpu")
+    return place.device if place.over_nccl else torch.device("cpu")
 
 
 def by_library(made: Collective, place: Place, chunks: Chunks) -> Chunks:

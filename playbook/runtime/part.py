@@ -49,6 +49,11 @@ class Place:
         return self.group.size()
 
     @property
+    def over_nccl(self) -> bool:
+        """Whether NCCL carries this device's tensors; over gloo not everything can be sent from a GPU."""
+        return self.device.type == "cuda" and "nccl" in str(dist.get_backend_config(self.group))
+
+    @property
     def mesh(self) -> DeviceMesh:
         """The same ranks as a named one-dimensional mesh, which the library's strategies take."""
         return DeviceMesh.from_group(self.group, self.device.type, mesh_dim_names=(self.axis,))

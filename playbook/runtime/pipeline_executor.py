@@ -55,10 +55,9 @@ class Wire:
 
     def __init__(self, pp: Place, schedule: Schedule) -> None:
         self.pp, self.owner = pp, schedule.placement
-        nccl = "nccl" in str(dist.get_backend_config(pp.group))
         # Gloo dies on a CUDA tensor sent point to point, so messages pass through the host there.
-        self.memory = pp.device if nccl else torch.device("cpu")
-        self._one_way = one_way_groups(pp, self.owner) if nccl else {}
+        self.memory = pp.device if pp.over_nccl else torch.device("cpu")
+        self._one_way = one_way_groups(pp, self.owner) if pp.over_nccl else {}
 
     def source(self, action: Action) -> Route:
         """Return the way of an action's input: forward from the stage before, backward from the one after."""

@@ -7,7 +7,9 @@ Communicates over dp, per bucket and micro-batch: one all-reduce, together the b
 # (torch declares a gradient as optional; here it is there)
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
+from weakref import proxy
 
 import torch
 import torch.distributed as dist
@@ -27,22 +29,23 @@ class Bucket:
 
     def __init__(self, parameters: list[nn.Parameter], dp: Place) -> None:
         self.parameters, self.dp = parameters, dp
-        self.arrived, self.reduce = 0, True
-        for parameter in parameters:
-            parameter.register_post_accumulate_grad_hook(self.on_gradient)
+        self.arrived, self.reduce, self.in_flight = 0, True, []
+        for parameter in parameters:  # by proxy: a hook that held the bucket would keep both alive for ever
+            parameter.register_post_accumulate_grad_hook(partial(Bucket.count_in, proxy(self)))
 
-    def on_gradient(self, _: Tensor) -> None:
+    def count_in(self, _: Tensor) -> None:
         """Count one gradient in; the last one starts the all-reduce."""
         self.arrived = (self.arrived + 1) % len(self.parameters)
         if self.reduce and self.arrived == 0:
-            self.mean = torch.cat([p.grad.flatten() for p in self.parameters]).div_(self.dp.ranks)
-            self.work = dist.all_reduce(self.mean, group=self.dp.group, async_op=True)
+            mean = torch.cat([p.grad.flatten() for p in self.parameters]).div_(self.dp.ranks)
+            self.in_flight.append((dist.all_reduce(mean, group=self.dp.group, async_op=True), mean))
 
     def finish(self) -> None:
         """Wait for the means and put them where the optimizer looks."""
-        if self.reduce:
-            self.work.wait()
-            put_back(self.mean, self.parameters)
+        while self.in_flight:
+            work, mean = self.in_flight.pop()
+            work.wait()
+            put_back(mean, self.parameters)
 
 
 def buckets_of(module: nn.Module, limit_bytes: int) -> Iterator[list[nn.Parameter]]:

@@ -33,16 +33,18 @@ class Shards(ABC):
         self.flat = torch.cat([own_rows(weight, dp) for weight in whole])
         self.sizes = [cut_rows(weight, dp).shape[1] for weight in whole]
         self.shards = [nn.Parameter(shard) for shard in self.shard_views(self.flat)]
+        self.weights: Sequence[Tensor] = ()
         self.put(self.shards)
         layer.register_forward_pre_hook(self.before_forward)
         layer.register_forward_hook(self.after_forward)
 
-    def put(self, tensors: Sequence[Tensor]) -> None:
+    def put(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
         """Set the modules' attributes; a parameter becomes one of the module's, a plain tensor does not."""
         for slot, tensor in zip(self.slots, tensors, strict=True):
             for module, attribute in slot:
                 delattr(module, attribute)
                 setattr(module, attribute, tensor)
+        return tensors
 
     def shard_views(self, flat: Tensor) -> list[Tensor]:
         """Cut a flat buffer of this rank into shards."""
@@ -78,8 +80,9 @@ class Gathered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Let the weights go and reduce."""
+        """Let the weights go, also as what leads back to this node, and reduce."""
         ctx.unit.let_go()
+        ctx.unit.weights = ()
         return None, *ctx.unit.reduce_scatter(gradients)
 
 
@@ -113,8 +116,7 @@ class Unit(Shards):
 
     def before_forward(self, *_: Any) -> None:
         """Put the whole weights in the place of the shards."""
-        self.weights = Gathered.apply(self, *self.shards)
-        self.put(self.weights)
+        self.weights = self.put(Gathered.apply(self, *self.shards))
 
     def after_forward(self, layer: nn.Module, args: Any, output: Tensor) -> None:
         """Put the shards back; backward takes the weights back when the output's gradient comes in."""

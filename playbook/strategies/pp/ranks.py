@@ -141,7 +141,15 @@ class WatchedStage(PipelineStage):
 
 
 def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
-    """Do the same by torch.distributed.pipelining; its own order stands for the schedule's name."""
+    """Do the same by torch.distributed.pipelining; its own order stands for the schedule's name.
+
+    Raises
+    ------
+    ValueError
+        If ranks share a GPU: the library sends CUDA tensors from rank to rank, and gloo dies of that.
+    """
+    if pp.device.type == "cuda" and not pp.over_nccl:
+        raise ValueError("torch.distributed.pipelining sends CUDA tensors, which gloo cannot; use by='hand'")
     made = [
         WatchedStage(module, int(stage), len(schedule.placement), pp.device, group=pp.group)
         for stage, module in stages.items()

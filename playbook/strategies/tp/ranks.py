@@ -173,7 +173,14 @@ def by_library(module: Transformer, tp: Place, *, sequence_parallel: bool = Fals
 
     `PrepareModuleInput` hands a module's input on once: without it q, k and v would each reduce its gradient,
     and a layer would have six all-reduces for four.
+
+    Raises
+    ------
+    ValueError
+        If ranks share a GPU: the functional collectives that DTensor uses crash on CUDA tensors over gloo.
     """
+    if tp.device.type == "cuda" and not tp.over_nccl:
+        raise ValueError("DTensor's collectives crash on CUDA tensors over gloo; use by='hand', or NCCL")
     between = Shard(1) if sequence_parallel else Replicate()
     enter = partial(PrepareModuleInput, desired_input_layouts=(Replicate(), None))
     plan: dict[str, Any] = {
