@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 RANKS = (2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
 LINKS = (("nvlink", "H100 NVLink, 450 GB/s"), ("network", "network, 400 Gb/s"))
 NOTE = (
-    "Run shows real tensors step by step; Sweep times seven sizes. gloo on this CPU: order and bytes, "
-    "not a GPU's speed."
+    "Run shows real tensors step by step and times a few sizes; Sweep times more, more often. "
+    "gloo on this CPU: order and bytes, not a GPU's speed."
 )
-FIT = ("fit", "fit of this sweep")
+FIT = ("fit", "fit of this machine")
 
 
 class CollectiveExplorer(RunningExplorer):
@@ -90,7 +90,7 @@ class CollectiveExplorer(RunningExplorer):
                 {
                     "name": "sweep",
                     "label": "Sweep",
-                    "help": "Time buffers of 1 KiB to 4 MiB, and fit latency and bandwidth",
+                    "help": "Time seven buffers of 1 KiB to 4 MiB, twenty times each",
                 },
             ],
             "note": ran.note if ran else NOTE + other,
@@ -101,9 +101,9 @@ class CollectiveExplorer(RunningExplorer):
         if self.cost_from == "fit":
             if self._ran is None or self._ran.fit is None:
                 raise ValueError(
-                    "cost_from='fit': nothing was timed yet; press Sweep, or use 'nvlink' or 'network'"
+                    "cost_from='fit': nothing was timed yet; press Run, or use 'nvlink' or 'network'"
                 )
-            return self._ran.fit.link, "fit of this sweep"
+            return self._ran.fit.link, "fit of this machine"
         node = cluster("1x8-h100")
         links = {"nvlink": (node.intra, "H100 NVLink"), "network": (node.inter, "400 Gb/s network")}
         if self.cost_from not in links:
@@ -142,7 +142,7 @@ class CollectiveExplorer(RunningExplorer):
                 self._timed += 1
 
     def finish(self, run: Run) -> None:
-        """Take the times; after a sweep the formula's lines are drawn from its fit."""
+        """Take the times; the formula's lines are then drawn from the fit to them."""
         assert self._ran is not None
         self._ran = measured_collective(self._ran.one, run.values, self._ran.source)
         if self._ran.fit is not None:

@@ -18,6 +18,8 @@ from playbook.units import percent
 if TYPE_CHECKING:
     from playbook.pictures.collective import CollectiveView
 
+FEW = (1024, 16 * 1024, 256 * 1024, 4 * 2**20)
+"""Buffers that a run times beside its own, so that a link can be fitted that its time is compared with."""
 SWEEP = tuple(1024 * 4**power for power in range(7))
 """Buffers that a sweep times, 1 KiB to 4 MiB."""
 LARGEST_TIMED = 16 * 2**20
@@ -119,13 +121,14 @@ class MeasuredCollective:
 
 
 def run_levers(view: CollectiveView, sweep: bool) -> dict[str, Any]:
-    """Levers of the run of a collective: this buffer alone, or a sweep, on the clock.
+    """Levers of the run of a collective: a few buffers on the clock, this one among them, or a sweep.
 
-    Buffers above `LARGEST_TIMED` are left out: gloo leaves the line there, and the ranks share this
-    machine's memory.
+    Buffers above `LARGEST_TIMED` are left out: gloo leaves the line there, and the ranks share this machine's
+    memory.
     """
-    sizes = SWEEP if sweep else (view.size_bytes,) if view.size_bytes <= LARGEST_TIMED else ()
-    return {"algorithm": view.one.algorithm, "sizes": list(sizes), "repeats": REPEATS if sweep else 5}
+    own = [view.size_bytes] if view.size_bytes <= LARGEST_TIMED else []
+    sizes = sorted({*(SWEEP if sweep else FEW), *own})
+    return {"algorithm": view.one.algorithm, "sizes": sizes, "repeats": REPEATS if sweep else 8}
 
 
 def with_step(

@@ -146,9 +146,9 @@ def test_a_run_is_read_from_what_the_ranks_returned():
     assert run.sentence == "On 2 real ranks every cell came out as drawn."
 
 
-def test_a_run_times_its_buffer_and_a_sweep_seven_sizes():
-    assert run_levers(view(), sweep=False)["sizes"] == [MIB]
-    assert run_levers(view(size=64 * MIB), sweep=False)["sizes"] == []
+def test_a_run_times_its_buffer_among_a_few_and_a_sweep_seven_sizes():
+    assert run_levers(view(), sweep=False)["sizes"] == [1024, 16384, 262144, MIB, 4 * MIB]
+    assert 64 * MIB not in run_levers(view(size=64 * MIB), sweep=False)["sizes"]
     assert len(run_levers(view(), sweep=True)["sizes"]) == 7
 
 

@@ -15,6 +15,7 @@ function cell(value) {
 function difference(words) {
   if (!words) return DASH;
   if (words.includes('✓')) return `<span class="good">${escape(words)}</span>`;
+  if (!/\d|✕/.test(words)) return `<span class="soft">${escape(words)}</span>`;
   return words.includes('✕') ? `<span class="bad">${escape(words)}</span>` : `<b>${escape(words)}</b>`;
 }
 
