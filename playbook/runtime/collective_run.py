@@ -130,7 +130,7 @@ def run_on_rank(run: CollectiveRun) -> dict[str, Any]:
     -------
     dict
         `states` (step × rank × chunk, the first of the chunk's equal numbers, None where a rank holds
-        nothing), `library` (rank × chunk of the library's result), `parity` (ok, states_ok, library_ok),
+        nothing), `library` (rank × chunk of the library's result), `parity` (ok, dtype, tolerance),
         `traffic` (payload_bytes, wire_bytes, calls of this rank), `steps`, `bytes_sent_per_rank` (of the
         shown run, by formula), `times` (bytes, by, seconds, median_s, algbw, busbw), and the rows of the
         tables.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from playbook.program.schedule import schedule
+from playbook.runtime import collective_run
+from playbook.runtime.strategy_refusals import refuse_unrunnable
 from playbook.spec import Scenario
 from playbook.spec.rules import choice, not_negative, whole
 from playbook.strategies import plan, runnable
@@ -16,8 +17,6 @@ BY = ("hand", "library")
 DTYPES = ("fp64", "fp32", "bf16")
 PARITY = ("miniature", "model", "off")
 FAULTS = ("skipped_collective", "wrong_offset")
-RECIPES = ("fp32", "bf16", "sgd", "fsdp2-mixed")
-LIBRARY_SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b")
 
 RUN_LEVERS: Mapping[str, str] = {
     "by": "hand or library",
@@ -97,8 +96,6 @@ def prepare(name: str, ranks: int, args: tuple[Any, ...] = (), levers: Mapping[s
     ValueError
         If a name or lever is not known, or a value does not suit.
     """
-    from playbook.runtime import collective_run
-
     if args:
         raise TypeError(f"{name} takes levers by name, such as by='library'; got {args[0]!r} without one")
     if name.strip().lower().replace("-", "_") in collective_run.operations():
@@ -121,7 +118,7 @@ def strategy_run(strategy: str, ranks: int, **levers: Any) -> StrategyRun:
     refuse_unknown(strategy, levers)
     scenario = plan(strategy).scenario(ranks, **levers)
     run = StrategyRun(strategy=strategy, scenario=scenario, **checked(ours), own=checked_own(own))
-    refuse_unrunnable(run)
+    refuse_unrunnable(strategy, scenario, by_hand=run.by == "hand", fault=run.fault)
     return run
 
 
@@ -163,92 +160,6 @@ def checked_own(levers: Mapping[str, Any]) -> dict[str, Any]:
         lever: whole(lever, value) if lever.endswith("_bytes") else not_negative(lever, value)
         for lever, value in levers.items()
     }
-
-
-def refuse_unrunnable(run: StrategyRun) -> None:
-    """Refuse what a scenario may ask for and the code on ranks does not do.
-
-    Raises
-    ------
-    ValueError
-        With what would work.
-    """
-    scenario, workload, model = run.scenario, run.scenario.workload, run.scenario.model
-    choice("recipe of a run on ranks", workload.recipe, RECIPES)
-    refuse(
-        model.norm != "rms" or model.positions > 0 or not model.gated,
-        f"model {model.name} has LayerNorm, learned positions or a plain MLP, which the reference "
-        "transformer does not compute; use a Llama, Mistral or Qwen kind, such as toy-15m",
-    )
-    refuse(
-        run.fault is not None and run.by == "library",
-        f"fault={run.fault!r} is planted in the by-hand code; use by='hand'",
-    )
-    refuse(
-        workload.recompute == "selective",
-        "recompute='selective' is not built for runs on ranks; use none or full",
-    )
-    refuse(
-        workload.recipe == "fsdp2-mixed" and (run.strategy, run.by) != ("fsdp2", "library"),
-        "recipe='fsdp2-mixed' is FSDP2's own mixed precision; use fsdp2 by='library', or recipe='fp32'",
-    )
-    refuse_by_strategy(run, scenario)
-
-
-def refuse_by_strategy(run: StrategyRun, scenario: Scenario) -> None:
-    """Refuse what one strategy's code does not do."""
-    workload, layout, model = scenario.workload, scenario.layout, scenario.model
-    by_hand = run.by == "hand"
-    if run.strategy == "fsdp2" and by_hand:
-        refuse(
-            workload.recompute == "full",
-            "recompute='full' runs its forward again where by-hand FSDP2 holds shards; use by='library'",
-        )
-        refuse(
-            workload.gradient_sync == "last" and scenario.microbatches > 1,
-            "gradient_sync='last' needs whole gradients kept between micro-batches; use by='library'",
-        )
-    if run.strategy == "tp":
-        refuse(
-            by_hand and (model.output_bias or model.mlp_bias),
-            f"model {model.name} has biases after row-split products, which by hand would count once a rank; "
-            "use by='library'",
-        )
-        refuse(
-            not by_hand and layout.tp > model.kv_heads,
-            f"tp={layout.tp} is more than kv_heads={model.kv_heads}: DTensor would cut a head in two; use "
-            f"by='hand', which copies heads, or tp={model.kv_heads}",
-        )
-    if run.strategy == "pp":
-        refuse_pipeline(run, scenario)
-
-
-def refuse_pipeline(run: StrategyRun, scenario: Scenario) -> None:
-    """Refuse pipelines that the code on ranks does not run."""
-    layout, model, m = scenario.layout, scenario.model, scenario.microbatches
-    refuse(
-        model.tied,
-        f"model {model.name} has a tied table, whose gradient the first and last stage would have to add up; "
-        "use an untied model, such as toy-15m",
-    )
-    framework = "torch" if run.by == "library" else None
-    orders = schedule(layout.schedule, layout.pp, m, layout.chunks, framework=framework).orders
-    refuse(
-        any(action.kind not in "FB" for order in orders for action in order),
-        f"schedule={layout.schedule} splits backward in two, which ranks do not run; "
-        "use 1f1b, gpipe or interleaved-1f1b",
-    )
-    refuse(
-        run.by == "library" and layout.schedule not in LIBRARY_SCHEDULES,
-        f"schedule={layout.schedule} is none of the library's that run here: {', '.join(LIBRARY_SCHEDULES)}; "
-        "use by='hand'",
-    )
-
-
-def refuse(wrong: bool, text: str) -> None:
-    """Raise ValueError with a text if something is wrong."""
-    if wrong:
-        raise ValueError(text)
 
 
 def run_on_rank(run: StrategyRun) -> dict[str, Any]:
