@@ -128,7 +128,7 @@ def run_levers(view: CollectiveView, sweep: bool) -> dict[str, Any]:
     """
     own = [view.size_bytes] if view.size_bytes <= LARGEST_TIMED else []
     sizes = sorted({*(SWEEP if sweep else FEW), *own})
-    return {"algorithm": view.one.algorithm, "sizes": sizes, "repeats": REPEATS if sweep else 8}
+    return {"algorithm": view.one.algorithm, "sizes": sizes, "repeats": REPEATS if sweep else 16}
 
 
 def with_step(
