@@ -12,6 +12,9 @@ from playbook.spec import Scenario
 BUCKET_BYTES = (2**20, 25 * 2**20)
 """DDP's default bucket sizes, the first and the others."""
 
+CUBLAS_WORKSPACE_BYTES = 2 * 32 * 2**20
+"""cuBLAS takes 32 MiB on an H100 or H200 for the thread of forward and as much for that of backward."""
+
 RECIPES = ("fp32", "bf16", "fsdp2-mixed", "sgd")
 """What torch's optimizers do by themselves: they keep no separate master weights."""
 
@@ -62,5 +65,6 @@ POLICY = Policy(
     dtensor=True,
     bucket_bytes=BUCKET_BYTES,
     broadcasts=True,
+    workspace_bytes=CUBLAS_WORKSPACE_BYTES,
     refuse=refuse,
 )

@@ -84,7 +84,8 @@ def blocks_of(s: Scenario, stage: int, ctx: Context, layers: int | None = None) 
     blocks = recompute(blocks, ctx.recompute, ctx.policy.stops_early)
     if ctx.policy.keeps_boundaries:
         blocks = keep_input(blocks)
-    blocks = with_workspace(blocks, ctx) if stage < s.layout.pp else blocks
+    if stage < s.layout.pp and s.workload.kernels == "cuda":
+        blocks = with_workspace(blocks, ctx)
     root = tuple(weight for block in blocks if not block.layered for weight in block.weights)
     if data is None:
         return blocks

@@ -148,7 +148,7 @@ class Policy:
     broadcasts
         Whether a sharded optimizer returns parameters by broadcast.
     workspace_bytes
-        Memory that libraries hold for good.
+        Memory that libraries hold for good where kernels are those of CUDA.
     reserved_share
         Smallest and largest part that the allocator holds beyond what it has handed out.
     refuse

@@ -21,6 +21,9 @@ from playbook.runtime.collective_calls import tensors_of
 from playbook.runtime.part import Place
 from playbook.runtime.torch_private import DispatchMode, part, quiet
 
+DRY_RUN = "_propagate_tensor_meta_non_cached"
+"""Method of DTensor's sharding propagator that runs an operation for the sizes of its results."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakePlace(Place):
@@ -70,7 +73,7 @@ def fake_world(degrees: Mapping[str, int], rank: int) -> Iterator[dict[str, Plac
         mesh = init_device_mesh("cpu", tuple(degrees.values()), mesh_dim_names=tuple(degrees))
         places = {axis: _place(mesh, axis) for axis in degrees}
         fake = part("FakeTensorMode")(allow_non_fake_inputs=True)
-        with quiet(), fake, RealNumbers(), reducer_over_fake_group():
+        with quiet(), fake, RealNumbers(), reducer_over_fake_group(), unseen_dry_runs():
             yield places
     finally:
         dist.destroy_process_group()
@@ -94,6 +97,23 @@ def reducer_over_fake_group() -> Iterator[None]:
         yield
     finally:
         DistributedDataParallel.__init__ = plain
+
+
+@contextmanager
+def unseen_dry_runs() -> Iterator[None]:
+    """Keep DTensor's dry runs out of sight: it runs new operations once on tensors of the whole size."""
+    propagator, without_modes = part("ShardingPropagator"), part("without_modes")
+    plain = getattr(propagator, DRY_RUN)
+
+    def dry_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with without_modes():
+            return plain(self, *args, **kwargs)
+
+    setattr(propagator, DRY_RUN, dry_run)
+    try:
+        yield
+    finally:
+        setattr(propagator, DRY_RUN, plain)
 
 
 def average_bucket(group: dist.ProcessGroup, bucket: GradBucket) -> torch.futures.Future[Tensor]:

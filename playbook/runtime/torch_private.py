@@ -11,6 +11,8 @@ only what uses it fails.
 | is_wrapper_type | torch.utils._python_dispatch | letting DTensor unfold before counting |
 | FakeTensorMode | torch._subclasses.fake_tensor | tensors without data |
 | real_tensors | torch._subclasses.fake_tensor | the few tensors of a trace that need data |
+| without_modes | torch.utils._python_dispatch | keeping DTensor's own dry runs out of a trace |
+| ShardingPropagator | torch.distributed.tensor._sharding_prop | where those dry runs are |
 | FakeStore | torch.testing._internal.distributed.fake_pg | a process group without processes |
 | MemTracker | torch.distributed._tools.mem_tracker | a second opinion on memory, in tests |
 | FSDPMemTracker | torch.distributed._tools.fsdp2_mem_tracker | the same under FSDP2 |
@@ -35,6 +37,8 @@ PARTS = {
     "is_wrapper_type": ("torch.utils._python_dispatch", "is_traceable_wrapper_subclass_type"),
     "FakeTensorMode": ("torch._subclasses.fake_tensor", "FakeTensorMode"),
     "real_tensors": ("torch._subclasses.fake_tensor", "unset_fake_temporarily"),
+    "without_modes": ("torch.utils._python_dispatch", "_disable_current_modes"),
+    "ShardingPropagator": ("torch.distributed.tensor._sharding_prop", "ShardingPropagator"),
     "FakeStore": ("torch.testing._internal.distributed.fake_pg", "FakeStore"),
     "MemTracker": ("torch.distributed._tools.mem_tracker", "MemTracker"),
     "FSDPMemTracker": ("torch.distributed._tools.fsdp2_mem_tracker", "FSDPMemTracker"),

@@ -75,6 +75,10 @@ class Ledger:
         for part in _parts(tensor):
             self._admit(part, term=term, birth=BEFORE)
 
+    def reserve(self, size_bytes: int, term: str) -> None:
+        """Enter memory that no tensor shows, such as a library's workspace."""
+        self.holdings.append(Holding(size_bytes=size_bytes, birth=BEFORE, term=term))
+
     def before(self, event: int, op: str, place: Place | None, args: tuple) -> None:
         """Note that an operation starts; arguments not seen before were there before the step."""
         self._event, self._op, self._place = event, op, place

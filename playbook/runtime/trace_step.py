@@ -11,6 +11,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
+from playbook.frameworks import torch as torch_policy
 from playbook.models.transformer import Transformer
 from playbook.runtime.cuda_kernels import kernels_of
 from playbook.runtime.fake_world import fake_world
@@ -52,7 +53,7 @@ def record_scenario(scenario: Scenario, rank: int) -> Record:
         batches = [tokens(scenario) for _ in range(scenario.microbatches)]
         for _ in range(2 if replicated(scenario) else 1):
             take_step(ready, batches[:2])
-        ledger = open_ledger(ready, CUDA_BLOCK_BYTES if workload.kernels == "cuda" else 1)
+        ledger = open_ledger(ready, workload.kernels)
         return record_step(lambda: take_step(ready, batches), ready.part.module, ready.axes, ledger=ledger)
 
 
@@ -141,9 +142,11 @@ def take_step(ready: Ready, batches: list[tuple[Tensor, Tensor]]) -> None:
     ready.optimizer.zero_grad()
 
 
-def open_ledger(ready: Ready, block_bytes: int) -> Ledger:
-    """Enter what a rank holds between steps: parameters and optimizer state."""
-    ledger = Ledger(block_bytes)
+def open_ledger(ready: Ready, kernels: str) -> Ledger:
+    """Enter what a rank holds between steps: parameters, optimizer state, on a GPU cuBLAS workspaces."""
+    ledger = Ledger(CUDA_BLOCK_BYTES if kernels == "cuda" else 1)
+    if kernels == "cuda":
+        ledger.reserve(torch_policy.POLICY.workspace_bytes, "workspace")
     for parameter in ready.part.module.parameters():
         ledger.own(parameter, "parameters")
     for state in ready.optimizer.state.values():
