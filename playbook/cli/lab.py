@@ -59,7 +59,7 @@ def copy_absent(source: Path, target: Path) -> Path:
 
 
 def lab_command(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the command that starts JupyterLab with our configuration.
+    """Return the command that starts JupyterLab with our configuration, at `folder` unless told otherwise.
 
     Raises
     ------
@@ -72,7 +72,6 @@ def lab_command(folder: Path, arguments: Sequence[str]) -> list[str]:
             f"run: {sys.executable} -m pip install jupyterlab"
         )
     settings = Path(__file__).with_name("lab_config.py")
-    return [
-        *(sys.executable, "-m", "jupyterlab", f"--config={settings}", f"--ServerApp.root_dir={folder}"),
-        *arguments,
-    ]
+    chosen = any(argument.startswith("--ServerApp.root_dir") for argument in arguments)
+    root = () if chosen else (f"--ServerApp.root_dir={folder}",)
+    return [*(sys.executable, "-m", "jupyterlab", f"--config={settings}"), *root, *arguments]

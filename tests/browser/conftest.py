@@ -1,6 +1,7 @@
 """A real JupyterLab on loopback, and a page of Chromium watched for stray requests and errors."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -72,7 +73,7 @@ def wait_until_answers(url: str, server: subprocess.Popen, log: Path, deadline_s
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A JupyterLab that `playbook lab` started in the checkout."""
+    """A JupyterLab that `playbook lab` started, on a copy of the notebooks: it saves by itself."""
     port, home = free_port(), tmp_path_factory.mktemp("jupyter")
     environment = os.environ | {
         "JUPYTER_CONFIG_DIR": str(home / "config"),
@@ -86,7 +87,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "--IdentityProvider.token=",
         "--ServerApp.allow_root=True",
         "--LabApp.expose_app_in_browser=True",
+        f"--ServerApp.root_dir={home / 'notebooks'}",
     ]
+    shutil.copytree(ROOT / "notebooks", home / "notebooks", ignore=shutil.ignore_patterns(".*"))
     with (home / "log").open("w") as log:
         server = subprocess.Popen(
             [*command, *options], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -113,7 +116,9 @@ def stop(server: subprocess.Popen) -> None:
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator:
     """One Chromium for the session."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=30_000)  # two busy cores; what is asserted is the outcome
 
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -121,20 +126,26 @@ def browser(chromium: str) -> Iterator:
         started.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def watch() -> Watch:
-    """Requests and errors of this test's pages."""
+    """Requests and errors of this module's page."""
     return Watch()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(browser, watch: Watch) -> Iterator:
-    """A fresh page, 1500 px wide; after the test no request may have left loopback and no error may stand."""
+    """A fresh page, 1500 px wide."""
     context = browser.new_context(viewport={"width": 1500, "height": 1400}, device_scale_factor=1)
     fresh = context.new_page()
     fresh.set_default_timeout(60_000)
     watch.attach(fresh)
     yield fresh
     context.close()
+
+
+@pytest.fixture(autouse=True)
+def quiet(watch: Watch) -> Iterator[None]:
+    """After each test no request may have left loopback, and no error may stand in the console."""
+    yield
     assert watch.hosts <= LOOPBACK, f"requests left loopback: {watch.hosts - LOOPBACK}"
     assert not watch.errors, watch.errors

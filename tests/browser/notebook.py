@@ -44,7 +44,7 @@ def use_theme(page: Page, name: str) -> None:
     """Switch JupyterLab to the theme `name`, such as "JupyterLab Dark", while it runs."""
     page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
     light = "false" if "Dark" in name else "true"
-    page.wait_for_selector(f'body[data-jp-theme-light="{light}"]')
+    page.wait_for_selector(f'body[data-jp-theme-light="{light}"]', state="attached")
 
 
 def part(explorer: Locator, name: str) -> Locator:

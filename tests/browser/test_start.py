@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 90_000
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tour(page: Page, lab: Lab) -> Page:
-    """The tour, opened and run."""
+    """The tour, opened and run once; the tests below use it one after another."""
     open_notebook(page, lab.url, "00_start.ipynb")
     run_all(page)
     return page
@@ -62,28 +62,24 @@ def test_a_dark_theme_is_followed_live(tour: Page, pictures: Path) -> None:
     assert drawn, "the timeline is blank after the switch"
 
 
-def test_a_slider_moved_by_keyboard_changes_the_picture_and_no_cell(page: Page, lab: Lab) -> None:
-    open_notebook(page, lab.url, "00_start.ipynb")
-    run_all(page)
-    shown = explorer(page, "pipeline")
-    cells, canvas = page.locator(".jp-Notebook .jp-Cell").count(), shown.locator("canvas").first
+def test_a_slider_moved_by_keyboard_changes_the_picture_and_no_cell(tour: Page) -> None:
+    shown = explorer(tour, "pipeline")
+    cells, canvas = tour.locator(".jp-Notebook .jp-Cell").count(), shown.locator("canvas").first
     before, headline = pixels(canvas), part(shown, "headline").inner_text()
     slider = part(shown, "control-microbatches")
     slider.focus()
     for key in ("ArrowRight", "ArrowRight", "b", "a", "d", "d"):
-        page.keyboard.press(key)
+        tour.keyboard.press(key)
     expect(part(shown, "field-microbatches")).not_to_have_value("8")
     expect(part(shown, "headline")).not_to_have_text(headline)
     assert pixels(canvas) != before
-    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+    assert tour.locator(".jp-Notebook .jp-Cell").count() == cells
 
 
-def test_run_brings_measured_marks_and_a_hung_run_is_cancelled(page: Page, lab: Lab) -> None:
-    open_notebook(page, lab.url, "00_start.ipynb")
-    run_all(page)
-    shown = explorer(page, "pipeline")
+def test_run_brings_measured_marks_and_a_hung_run_is_cancelled(tour: Page, lab: Lab) -> None:
+    shown = explorer(tour, "pipeline")
     part(shown, "control-microbatches").focus()
-    page.keyboard.press("ArrowRight")
+    tour.keyboard.press("ArrowRight")
     expect(part(shown, "comparison")).to_contain_text("not run")
     part(shown, "run").click()
     expect(part(shown, "cancel")).to_be_focused()
@@ -96,7 +92,7 @@ def test_run_brings_measured_marks_and_a_hung_run_is_cancelled(page: Page, lab: 
     stopped = ranks_at_work(lab.pid)
     assert stopped, "no rank of the pool was found"
     stopped[0].send_signal(signal.SIGSTOP)
-    page.wait_for_timeout(6000)
+    tour.wait_for_timeout(6000)
     expect(part(shown, "cancel")).to_be_visible()
     part(shown, "cancel").click()
     expect(part(shown, "run")).to_be_enabled(timeout=10_000)
@@ -104,16 +100,18 @@ def test_run_brings_measured_marks_and_a_hung_run_is_cancelled(page: Page, lab: 
     assert not psutil.pid_exists(stopped[0].pid) or stopped[0].status() == psutil.STATUS_ZOMBIE
 
     part(shown, "run").click()
+    expect(part(shown, "cancel")).to_be_visible()
     expect(part(shown, "run")).to_be_enabled(timeout=RUN_S)
     expect(part(shown, "comparison")).not_to_contain_text("not run")
 
 
-def test_a_refused_value_is_answered_in_words_and_the_picture_stays(page: Page, lab: Lab) -> None:
-    open_notebook(page, lab.url, "00_start.ipynb")
-    run_all(page)
-    shown = explorer(page, "collective")
+def test_a_refused_value_is_answered_in_words_and_the_picture_stays(tour: Page) -> None:
+    shown = explorer(tour, "collective")
     field = part(shown, "field-ranks")
     field.fill("0")
     field.press("Enter")
-    expect(shown.locator(".refusal")).to_contain_text("1")
+    expect(shown.locator(".refusal:not([hidden])")).to_contain_text("ranks=0")
     expect(part(shown, "headline")).not_to_be_empty()
+    field.fill("4")
+    field.press("Enter")
+    expect(shown.locator(".refusal:not([hidden])")).to_have_count(0)

@@ -34,8 +34,11 @@ const wire = {
   range(d, root, set) {
     const slider = root.querySelector('[type=range]'), field = root.querySelector('.field');
     slider.addEventListener('input', () => set(d.name, d.values[Number(slider.value)]));
-    field.addEventListener('change', () => { const value = parse(field.value); set(d.name, value === null ? field.value : value); });
+    // Enter commits by itself: a browser fires `change` for it only where it holds the text to be edited by hand.
+    const commit = () => { const value = parse(field.value); delete field.dataset.dirty; set(d.name, value === null ? field.value : value); };
+    field.addEventListener('change', commit);
     field.addEventListener('keydown', e => {
+      if (e.key === 'Enter') commit();
       const step = { ArrowUp: 1, ArrowDown: -1 }[e.key];
       if (!step) return;
       e.preventDefault();
