@@ -20,6 +20,9 @@ from playbook.runtime.trace_memory import Ledger
 
 LABEL_ENTER = ("profiler::_record_function_enter_new", "profiler::_record_function_enter")
 LABEL_EXIT = "profiler::_record_function_exit"
+REPLICAS = ("dp", "dp_replicate")
+"""Axes over which gradients are reduced in buckets."""
+
 SKIPPED_NAMESPACES = ("prim", "profiler")
 
 
@@ -122,7 +125,7 @@ class Recorder(DispatchMode):
         return place.aside or skipped(name, args)
 
     def _note(self, name: str, place: Place, call: CollectiveCall | None, allocated: int) -> None:
-        owner = place.owner if call is None else self._collective_owner(place)
+        owner = place.owner if call is None else self._collective_owner(place, call.axis)
         op = call.op if call else "optimizer" if place.phase == "O" else operation_name(name)
         axis = call.axis if call else None
         key = (place.microbatch, place.phase, owner, op, axis)
@@ -139,9 +142,9 @@ class Recorder(DispatchMode):
             for tensor in tensors_of(args[0]):
                 self.ledger.mark(tensor, "gradients")
 
-    def _collective_owner(self, place: Place) -> str:
+    def _collective_owner(self, place: Place, axis: str | None) -> str:
         """Owner of a collective: its block, for whose sake it runs, or the next bucket of its micro-batch."""
-        if not place.outside or place.phase == "F":
+        if not place.outside or place.phase == "F" or axis not in REPLICAS:
             return block_of(place.owner)
         number = self._buckets[place.microbatch]
         self._buckets[place.microbatch] += 1
