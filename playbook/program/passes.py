@@ -76,6 +76,11 @@ class Plan:
         Fields of the workload that its runs set unless a lever does.
     framework
         Whose accounting a run's scenario has.
+    run_levers
+        Levers of its code on ranks that are no fields of Layout or Workload, with the meaning of each.
+    refuse_run
+        Function of a scenario and of whether the code is by hand, which raises ValueError for what that code
+        does not do on ranks.
     """
 
     name: str
@@ -88,6 +93,8 @@ class Plan:
     layout: Callable[..., Layout]
     workload: Mapping[str, object] = field(default_factory=dict)
     framework: str = "torch"
+    run_levers: Mapping[str, str] = field(default_factory=dict)
+    refuse_run: Callable[[Scenario, bool], None] = lambda scenario, by_hand: None
 
     def scenario(self, ranks: int, **levers: object) -> Scenario:
         """Return the scenario of a run on so many ranks: `toy-15m` and a short sequence, on CPU.

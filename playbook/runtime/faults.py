@@ -4,7 +4,7 @@ Each strategy has two. They change the code from outside, while the context is o
 learners read stays the right one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -12,8 +12,6 @@ from unittest.mock import patch
 
 import torch.distributed as dist
 from torch import Tensor
-
-from playbook.runtime.part import Place
 
 GRADIENT_OF_FIRST = 5
 """Tag of the first micro-batch's gradient on its way from stage 1 to stage 0 (see `Wire`)."""
@@ -73,49 +71,20 @@ class LeavesOut:
         return first
 
 
-def bucket_off_by_one(put_back: Callable[..., None]) -> Callable[..., None]:
-    """Copy a bucket's means back one element too far."""
-    return lambda mean, parameters: put_back(mean.roll(1), parameters)
-
-
-def rows_of_the_next(own_rows: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Take the rows one below the right ones."""
-    return lambda weight, dp: own_rows(weight.roll(-1, 0), dp)
-
-
-def columns_of_the_next(own_weight: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Take the columns of `down_proj` one to the right of the right ones."""
-
-    def take(name: str, weight: Tensor, tp: Place, spec: Any) -> Tensor:
-        return own_weight(name, weight.roll(-1, 1) if "down_proj" in name else weight, tp, spec)
-
-    return take
-
-
-def labels_of_the_next(loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Read the labels one token too late."""
-    return lambda logits, labels: loss_of(logits, labels.roll(-1, 1))
-
-
-WRONG_OFFSETS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "ddp": ("put_back", bucket_off_by_one),
-    "fsdp2": ("own_rows", rows_of_the_next),
-    "tp": ("own_weight", columns_of_the_next),
-    "pp": ("loss_of", labels_of_the_next),
-}
-"""Function that says where a rank's share lies, and what makes it wrong, by strategy."""
-
-
 @contextmanager
 def planted(fault: str | None, strategy: str) -> Iterator[None]:
-    """Run a strategy's by-hand code with a fault in it, or with none."""
-    ranks = import_module(f"playbook.strategies.{strategy}.ranks")
+    """Run a strategy's by-hand code with a fault in it, or with none.
+
+    `skipped_collective` is the same for all. Where a rank's share lies, and how to get that wrong, is said by
+    the strategy's `WRONG_OFFSET`: the name of a function in its file, and what makes a wrong one of it.
+    """
+    ranks: Any = import_module(f"playbook.strategies.{strategy}.ranks")
     if fault is None:
         yield
     elif fault == "skipped_collective":
         with patch.object(ranks, "dist", LeavesOut()):
             yield
     else:
-        name, spoil = WRONG_OFFSETS[strategy]
+        name, spoil = ranks.WRONG_OFFSET
         with patch.object(ranks, name, spoil(getattr(ranks, name))):
             yield

@@ -133,8 +133,8 @@ class Part:
         add.
     splits_batch
         Whether every rank takes other sequences of the batch; if not, all take the same.
-    buffer_bytes
-        Bytes that the library holds out of sight of Python, such as the buckets of DDP.
+    by_action
+        Whether it works action by action, so that messages are named by actions and a step has a timeline.
     """
 
     module: nn.Module
@@ -144,7 +144,7 @@ class Part:
     run: Callable[[Sequence[MicroBatch], Watch], Tensor | None] | None = None
     name_of: Callable[[str], str] = owner_name
     splits_batch: bool = False
-    buffer_bytes: int = 0
+    by_action: bool = False
 
     def forward_backward(self, microbatches: Sequence[MicroBatch], watch: Watch = LOOK_AWAY) -> Tensor | None:
         """Forward and backward of a step's micro-batches; the mean loss, or None where this rank has none."""

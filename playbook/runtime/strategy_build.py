@@ -1,5 +1,6 @@
 """From a run's levers to what a rank holds: seeded weights, cut by the strategy, by hand or by library."""
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -9,11 +10,10 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from playbook.models.transformer import Transformer, seed_weights
-from playbook.program.schedule import schedule
 from playbook.runtime.part import Part, Place
 from playbook.runtime.strategy_run import StrategyRun
-from playbook.runtime.trace_step import precision
 from playbook.spec import Scenario
+from playbook.strategies import plan
 
 
 def build(run: StrategyRun, scenario: Scenario, place: Place, *, seed: int, dtype: torch.dtype) -> Part:
@@ -30,15 +30,16 @@ def build(run: StrategyRun, scenario: Scenario, place: Place, *, seed: int, dtyp
     seed, dtype
         Of the weights.
     """
-    ranks = import_module(f"playbook.strategies.{run.strategy}.ranks")
-    levers = levers_of(run, scenario)
-    models = hold(ranks, scenario, place, levers)
-    for model in models.values():
+    ranks: Any = import_module(f"playbook.strategies.{run.strategy}.ranks")
+    levers = ranks.keywords(scenario, run.own, run.by == "hand")
+    module = hold(ranks, scenario, place, levers)
+    models = list(module.values()) if isinstance(module, nn.ModuleDict) else [module]
+    for model in models:
         seed_weights(model, seed)
-    module: Any = nn.ModuleDict(models) if run.strategy == "pp" else models[""]
     module = module.to(place.device, dtype)
     by = getattr(ranks, f"by_{run.by}")
-    if run.strategy == "tp":  # DTensor finds modules by name, so they are wrapped after it
+    # The passes' order: products are split, then layers wrapped for recompute, then state is shared out.
+    if plan(run.strategy).step == "tensor":
         part = by(module, place, **levers)
         wrap_blocks(scenario, models)
     else:
@@ -49,32 +50,18 @@ def build(run: StrategyRun, scenario: Scenario, place: Place, *, seed: int, dtyp
     return part
 
 
-def hold(ranks: Any, scenario: Scenario, place: Place, levers: dict[str, Any]) -> dict[str, Transformer]:
-    """Make the modules of this rank: the whole model, or its pipeline stages by number."""
+def hold(ranks: Any, scenario: Scenario, place: Place, levers: Mapping[str, Any]) -> nn.Module:
+    """Make the module of this rank: the whole model, or the pipeline stages that it holds, by number."""
     if not hasattr(ranks, "hold"):
-        return {"": Transformer(scenario.model)}
-    return dict(ranks.hold(scenario.model, place, stage_layers=scenario.stage_layers, **levers))
+        return Transformer(scenario.model)
+    return ranks.hold(scenario.model, place, stage_layers=scenario.stage_layers, **levers)
 
 
-def levers_of(run: StrategyRun, scenario: Scenario) -> dict[str, Any]:
-    """Keywords of the strategy's code."""
-    layout = scenario.layout
-    if run.strategy == "ddp":
-        return dict(run.own)
-    if run.strategy == "tp":
-        return {"sequence_parallel": layout.sequence_parallel}
-    if run.strategy == "pp":
-        return {"schedule": schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks)}
-    if run.by == "library":
-        return {"reshard": layout.reshard, "precision": precision(scenario)}
-    return {"reshard": layout.reshard}
-
-
-def wrap_blocks(scenario: Scenario, models: dict[str, Transformer]) -> None:
+def wrap_blocks(scenario: Scenario, models: Sequence[Any]) -> None:
     """Let every layer keep its input only and compute the rest again in backward."""
     if scenario.workload.recompute != "full":
         return
-    for model in models.values():
+    for model in models:
         for name, block in list(model.layers.items()):
             model.layers[name] = checkpoint_wrapper(block)
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from playbook.program.passes import RUN_LEVERS as SCENARIO_LEVERS
+from playbook.program.passes import Plan
 from playbook.runtime import collective_run
 from playbook.runtime.strategy_refusals import refuse_unrunnable
 from playbook.spec import Scenario
@@ -26,16 +28,6 @@ RUN_LEVERS: Mapping[str, str] = {
     "steps": "optimizer steps that the gate takes with each seed",
     "repeats": "timed steps; the median counts",
     "fault": "fault planted in the by-hand code: skipped_collective or wrong_offset",
-}
-OWN_LEVERS: Mapping[str, Mapping[str, str]] = {
-    "ddp": {"bucket_bytes": "size at which a bucket of gradients closes, in bytes"},
-    "fsdp2": {},
-    "tp": {},
-    "pp": {
-        "unit_s": "seconds of a unit of cost; sleep stretches every action to its cost, 0 leaves real times",
-        "forward": "cost of one chunk's forward, in units",
-        "backward": "cost of one chunk's backward, in units",
-    },
 }
 
 
@@ -89,7 +81,7 @@ def prepare(name: str, ranks: int, args: tuple[Any, ...] = (), levers: Mapping[s
     args
         Must be empty: levers have names.
     levers
-        As in `RUN_LEVERS`, `OWN_LEVERS` and the strategy's plan.
+        As in `RUN_LEVERS` and in the strategy's plan.
 
     Raises
     ------
@@ -114,22 +106,22 @@ def strategy_run(strategy: str, ranks: int, **levers: Any) -> StrategyRun:
     2
     """
     ours = {lever: levers.pop(lever) for lever in RUN_LEVERS if lever in levers}
-    own = {lever: levers.pop(lever) for lever in OWN_LEVERS[strategy] if lever in levers}
-    refuse_unknown(strategy, levers)
-    scenario = plan(strategy).scenario(ranks, **levers)
+    rules = plan(strategy)
+    own = {lever: levers.pop(lever) for lever in rules.run_levers if lever in levers}
+    refuse_unknown(rules, levers)
+    scenario = rules.scenario(ranks, **levers)
     run = StrategyRun(strategy=strategy, scenario=scenario, **checked(ours), own=checked_own(own))
     refuse_unrunnable(strategy, scenario, by_hand=run.by == "hand", fault=run.fault)
+    rules.refuse_run(scenario, run.by == "hand")
     return run
 
 
-def refuse_unknown(strategy: str, levers: Mapping[str, Any]) -> None:
+def refuse_unknown(rules: Plan, levers: Mapping[str, Any]) -> None:
     """Refuse levers that nobody knows, listing those there are."""
-    from playbook.program.passes import RUN_LEVERS as COMMON
-
-    valid = {**RUN_LEVERS, **OWN_LEVERS[strategy], **COMMON, **plan(strategy).levers}
+    valid = {**RUN_LEVERS, **rules.run_levers, **SCENARIO_LEVERS, **rules.levers}
     unknown = [lever for lever in levers if lever not in valid]
     if unknown:
-        raise ValueError(f"strategy {strategy} has no lever {unknown[0]!r}; levers are {', '.join(valid)}")
+        raise ValueError(f"strategy {rules.name} has no lever {unknown[0]!r}; levers are {', '.join(valid)}")
 
 
 def checked(levers: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from playbook.runtime.record import record_step
 from playbook.runtime.strategy_build import build, check_averages
 from playbook.runtime.strategy_run import StrategyRun
 from playbook.runtime.torch_private import quiet_renamed_collectives
-from playbook.runtime.trace_step import CUDA_BLOCK_BYTES, Ready, make_optimizer, open_ledger
+from playbook.runtime.trace_step import Ready, make_optimizer, open_ledger
 from playbook.runtime.traffic import Call, TrafficCounter, calls_of, traffic_rows, traffic_summary
 from playbook.spec import Scenario
 from playbook.strategies import plan
@@ -49,7 +49,7 @@ def run_strategy(run: StrategyRun) -> dict[str, Any]:
             for row in traffic_rows(calls, place.ranks, step=warm_ups(run), source=step.source)
         ],
         "memory": memory.rows(name),
-        "timeline": [{"scenario": name, **row} for row in step.timeline()] if run.strategy == "pp" else [],
+        "timeline": [{"scenario": name, **row} for row in step.timeline()],
     }
     return {
         "parity": parity.summary() if parity else None,
@@ -136,21 +136,21 @@ class MeasuredStep:
         """Count the calls of one step and its memory; no time is taken meanwhile."""
         current_phase("counting bytes")
         cuda = self.place.device.type == "cuda"
-        ledger = open_ledger(self.ready, CUDA_BLOCK_BYTES if cuda else 1)
+        ledger = open_ledger(self.ready, self.place.device.type)
         counter = TrafficCounter(self.place.axis)
-        pipeline = self.run.strategy == "pp"
-        with counter if pipeline else nullcontext():
+        by_action = self.ready.part.by_action
+        with counter if by_action else nullcontext():
             record = record_step(lambda: self.take(counter), self.followed(), self.ready.axes, ledger=ledger)
         memory = tracked_memory(record)
         if cuda:
             memory = self.allocated(memory)
-        return counter.calls if pipeline else calls_of(record), memory
+        return counter.calls if by_action else calls_of(record), memory
 
     def followed(self) -> torch.nn.Module:
         """The module whose forwards are micro-batches: a pipeline rank's stage, if it has one only."""
-        module = self.ready.part.module
-        stages = list(module.children())
-        return stages[0] if self.run.strategy == "pp" and len(stages) == 1 else module
+        part = self.ready.part
+        stages = list(part.module.children())
+        return stages[0] if part.by_action and len(stages) == 1 else part.module
 
     def allocated(self, tracked: Memory) -> Memory:
         """Take the allocator's peak of one more step."""
@@ -189,7 +189,9 @@ class MeasuredStep:
         return value.item()
 
     def timeline(self) -> list[dict[str, Any]]:
-        """Run one step with its actions on the clock; the first action of all ranks begins at 0."""
+        """Run one step with its actions, if it has any, on the clock; the first of all ranks begins at 0."""
+        if not self.ready.part.by_action:
+            return []
         current_phase("timeline")
         own = self.run.own
         units = {kind: float(own.get(kind, cost)) for kind, cost in UNITS.items()}

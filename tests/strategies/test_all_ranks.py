@@ -8,9 +8,8 @@ from importlib.resources import files
 import pytest
 
 from playbook.lessons import source
-from playbook.runtime.faults import WRONG_OFFSETS
-from playbook.runtime.strategy_run import OWN_LEVERS, prepare, strategy_run
-from playbook.strategies import runnable
+from playbook.runtime.strategy_run import prepare, strategy_run
+from playbook.strategies import plan, runnable
 
 STRATEGIES = runnable()
 
@@ -52,8 +51,9 @@ def test_the_lesson_is_short_and_names_its_sources(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_there_are_two_faults_to_plant_and_levers_are_described(name):
-    assert name in WRONG_OFFSETS
-    assert all(OWN_LEVERS[name].values())
+    function, spoil = ranks_of(name).WRONG_OFFSET
+    assert callable(spoil(getattr(ranks_of(name), function)))
+    assert all(plan(name).run_levers.values())
 
 
 def test_names_ignore_case_and_unknown_ones_list_all():

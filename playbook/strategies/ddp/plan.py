@@ -149,6 +149,7 @@ PLAN = Plan(
     step="data",
     summary="Every rank holds the whole model and part of the batch; gradients are all-reduced in backward.",
     levers={},
+    run_levers={"bucket_bytes": "size at which a bucket of gradients closes, in bytes"},
     applies=lambda layout: layout.zero == 0,
     rewrite=replicate,
     layout=layout,

@@ -6,7 +6,7 @@ Communicates over dp, per bucket and micro-batch: one all-reduce, together the b
 # pyright: reportOptionalMemberAccess=false
 # (torch declares a gradient as optional; here it is there)
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from weakref import proxy
@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from playbook.models.transformer import Transformer
 from playbook.runtime.part import Part, Place
+from playbook.spec import Scenario
 
 BUCKET_BYTES = 25 * 2**20
 FIRST_BUCKET_BYTES = 2**20
@@ -95,3 +96,17 @@ def by_library(module: Transformer, dp: Place, *, bucket_bytes: int = BUCKET_BYT
         replica.require_backward_grad_sync = now
 
     return Part(module=replica, splits_batch=True, synchronise=synchronise)
+
+
+def keywords(scenario: Scenario, own: Mapping[str, Any], by_hand: bool) -> dict[str, Any]:
+    """Levers of both for a scenario and the strategy's own levers."""
+    return dict(own)
+
+
+def one_too_far(put_back: Callable[..., None]) -> Callable[..., None]:
+    """Copy means back one element too far."""
+    return lambda mean, parameters: put_back(mean.roll(1), parameters)
+
+
+WRONG_OFFSET = ("put_back", one_too_far)
+"""What says where a rank's share lies, and what makes it wrong: a planted fault."""

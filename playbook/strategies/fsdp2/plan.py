@@ -17,7 +17,7 @@ from playbook.program.op import END, FIRST, LAST, START, At, Op, Size, When, row
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import flat_numel, partial_sums, shard_numel, state, unit
-from playbook.spec import Layout
+from playbook.spec import Layout, Scenario
 
 GATHER = "/all_gather@dp#0"
 COPY_OUT = "/split_with_sizes_copy#0"
@@ -216,6 +216,15 @@ def reduction_tensors(block: Block, ctx: Context, size: Size, when: When) -> Ite
         yield replace(out, name="new gradient shard", bwd_end=At("B", REDUCE), when="later")
 
 
+def refuse_run(scenario: Scenario, by_hand: bool) -> None:
+    """Refuse what the code by hand does not do."""
+    workload, several = scenario.workload, scenario.microbatches > 1
+    if by_hand and workload.recompute == "full":
+        raise ValueError("recompute='full' needs whole weights twice in backward; use by='library'")
+    if by_hand and workload.gradient_sync == "last" and several:
+        raise ValueError("gradient_sync='last' keeps whole gradients between micro-batches; use by='library'")
+
+
 def layout(ranks: int, **levers: object) -> Layout:
     """All ranks share all state."""
     return Layout(dp=ranks, zero=3, **levers)  # type: ignore[arg-type]
@@ -230,4 +239,5 @@ PLAN = Plan(
     applies=lambda layout: layout.zero == 3,
     rewrite=shard,
     layout=layout,
+    refuse_run=refuse_run,
 )

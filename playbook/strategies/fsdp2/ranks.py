@@ -6,7 +6,7 @@ all-gather of its weights in forward, one more in backward, and one reduce-scatt
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.profiler import record_function
 
 from playbook.models.transformer import Transformer
 from playbook.runtime.part import Part, Place, Split
+from playbook.spec import Scenario
 
 Slot = list[tuple[nn.Module, str]]
 """Where one weight sits, as module and attribute: two places if it is tied."""
@@ -185,3 +186,25 @@ def by_library(
         shard(block)
     sharded: Any = shard(module)
     return Part(module=module, splits_batch=True, synchronise=sharded.set_requires_gradient_sync)
+
+
+def keywords(scenario: Scenario, own: Mapping[str, Any], by_hand: bool) -> dict[str, Any]:
+    """Levers of both for a scenario; the library has mixed precision too."""
+    reshard = {"reshard": scenario.layout.reshard}
+    return reshard if by_hand else {**reshard, "precision": precision_of(scenario)}
+
+
+def precision_of(scenario: Scenario) -> MixedPrecisionPolicy:
+    """What to compute and reduce in: the recipe's dtypes, where they differ from the parameters'."""
+    if scenario.recipe.compute_bytes == scenario.recipe.parameter_bytes:
+        return MixedPrecisionPolicy()
+    return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+
+
+def one_row_down(own_rows: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Take the rows one below the right ones."""
+    return lambda weight, dp: own_rows(weight.roll(-1, 0), dp)
+
+
+WRONG_OFFSET = ("own_rows", one_row_down)
+"""What says where a rank's share lies, and what makes it wrong: a planted fault."""

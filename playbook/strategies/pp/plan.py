@@ -13,8 +13,12 @@ from playbook.program.op import END, START, At, Op, rows
 from playbook.program.order import Run
 from playbook.program.passes import Blocks, Plan
 from playbook.program.policy import Context, Sizes
+from playbook.program.schedule import schedule
 from playbook.schedules import Action
-from playbook.spec import Layout
+from playbook.spec import Layout, Scenario
+
+LIBRARY_SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b")
+"""Schedules that torch.distributed.pipelining runs too."""
 
 
 def receive_block(sizes: Sizes, stage: int) -> Block:
@@ -83,6 +87,25 @@ def same(blocks: Blocks, ctx: Context) -> Blocks:
     return blocks
 
 
+def refuse_run(scenario: Scenario, by_hand: bool) -> None:
+    """Refuse models and orders that the code on ranks does not run."""
+    model, layout = scenario.model, scenario.layout
+    if model.tied:
+        raise ValueError(
+            f"model {model.name} has a tied table, whose gradient the first and last stage would have to "
+            "add up; use an untied model, such as toy-15m"
+        )
+    framework = None if by_hand else "torch"
+    made = schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks, framework=framework)
+    for order in made.orders:
+        runs(order)
+    if not by_hand and layout.schedule not in LIBRARY_SCHEDULES:
+        raise ValueError(
+            f"schedule={layout.schedule} is none of the library's that run here, "
+            f"{', '.join(LIBRARY_SCHEDULES)}; use by='hand'"
+        )
+
+
 def layout(ranks: int, **levers: object) -> Layout:
     """All ranks share the layers."""
     return Layout(pp=ranks, **levers)  # type: ignore[arg-type]
@@ -101,5 +124,11 @@ PLAN = Plan(
     applies=lambda layout: layout.pp > 1,
     rewrite=same,
     layout=layout,
+    run_levers={
+        "unit_s": "seconds of a unit of cost; sleep stretches every action to its cost, 0 leaves real times",
+        "forward": "cost of one chunk's forward, in units",
+        "backward": "cost of one chunk's backward, in units",
+    },
+    refuse_run=refuse_run,
     workload={"microbatches": 4},
 )

@@ -7,7 +7,7 @@ in backward, each of B · S · D elements.
 # pyright: reportOptionalMemberAccess=false
 # (torch declares the work of a receive as optional)
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,10 +17,11 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from playbook.models.transformer import Transformer, loss_of
 from playbook.program.schedule import Schedule
+from playbook.program.schedule import schedule as make_schedule
 from playbook.runtime.part import LOOK_AWAY, MicroBatch, Part, Place, Watch
 from playbook.runtime.pipeline_executor import Wire
 from playbook.schedules import Action
-from playbook.spec import Model
+from playbook.spec import Model, Scenario
 
 LIBRARY: dict[str, Any] = {
     "gpipe": ScheduleGPipe,
@@ -75,7 +76,7 @@ def by_hand(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
             work.wait()
         return torch.stack(losses).sum().detach() if losses else None
 
-    return Part(module=stages, run=run, name_of=without_stage)
+    return Part(module=stages, run=run, name_of=without_stage, by_action=True)
 
 
 BY_HAND = (by_hand,)
@@ -168,4 +169,19 @@ def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
         runner.step(*[tokens][:first], **targets, return_outputs=False)
         return torch.stack(losses).mean().detach() if losses else None
 
-    return Part(module=stages, run=run, name_of=without_stage)
+    return Part(module=stages, run=run, name_of=without_stage, by_action=True)
+
+
+def keywords(scenario: Scenario, own: Mapping[str, Any], by_hand: bool) -> dict[str, Any]:
+    """Levers of both for a scenario."""
+    layout = scenario.layout
+    return {"schedule": make_schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks)}
+
+
+def one_token_late(loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Read the labels one token too late."""
+    return lambda logits, labels: loss_of(logits, labels.roll(-1, 1))
+
+
+WRONG_OFFSET = ("loss_of", one_token_late)
+"""What says where a rank's share lies, and what makes it wrong: a planted fault."""

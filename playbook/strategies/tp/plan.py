@@ -14,7 +14,7 @@ from playbook.program.op import Op, Size, insert
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.recompute import AGAIN
-from playbook.spec import Layout
+from playbook.spec import Layout, Scenario
 from playbook.strategies.tp.dtensor import with_dtensor
 
 KEY_VALUE = ("k_proj", "v_proj")
@@ -124,6 +124,21 @@ def beside(ops: tuple[Op, ...], op: Op, anchor: str, before: bool) -> tuple[Op, 
     return insert(ops, named, before=anchor) if before else insert(ops, named, after=anchor)
 
 
+def refuse_run(scenario: Scenario, by_hand: bool) -> None:
+    """Refuse models that the code on ranks does not split."""
+    model, tp = scenario.model, scenario.layout.tp
+    if by_hand and (model.output_bias or model.mlp_bias):
+        raise ValueError(
+            f"model {model.name} has biases after row-split products, which by hand would count once a rank; "
+            "use by='library'"
+        )
+    if not by_hand and tp > model.kv_heads:
+        raise ValueError(
+            f"tp={tp} is more than kv_heads={model.kv_heads}: DTensor would cut a head in two; "
+            f"use by='hand', which copies heads, or tp={model.kv_heads}"
+        )
+
+
 def layout(ranks: int, **levers: object) -> Layout:
     """All ranks share each layer."""
     return Layout(tp=ranks, **levers)  # type: ignore[arg-type]
@@ -138,4 +153,5 @@ PLAN = Plan(
     applies=lambda layout: layout.tp > 1,
     rewrite=split,
     layout=layout,
+    refuse_run=refuse_run,
 )

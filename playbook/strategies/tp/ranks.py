@@ -9,7 +9,7 @@ vocabulary; S is a rank's share of it between the pairs of sequence parallelism.
 # pyright: reportIncompatibleMethodOverride=false
 # (an autograd function names its arguments, which the base class does not)
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from torch.nn.functional import embedding
 
 from playbook.models.transformer import Transformer
 from playbook.runtime.part import Part, Place, Split
-from playbook.spec import Model
+from playbook.spec import Model, Scenario
 
 COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head")
 """Split by rows of the weight, that is by output features, or by tokens of the vocabulary."""
@@ -203,3 +203,21 @@ def by_library(module: Transformer, tp: Place, *, sequence_parallel: bool = Fals
     if module.spec.tied:
         module.lm_head.weight = module.embed_tokens.weight
     return Part(module=module)
+
+
+def keywords(scenario: Scenario, own: Mapping[str, Any], by_hand: bool) -> dict[str, Any]:
+    """Levers of both for a scenario."""
+    return {"sequence_parallel": scenario.layout.sequence_parallel}
+
+
+def one_column_right(own_weight: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Take the columns of `down_proj` one to the right of the right ones."""
+
+    def take(name: str, weight: Tensor, tp: Place, spec: Model) -> Tensor:
+        return own_weight(name, weight.roll(-1, 1) if "down_proj" in name else weight, tp, spec)
+
+    return take
+
+
+WRONG_OFFSET = ("own_weight", one_column_right)
+"""What says where a rank's share lies, and what makes it wrong: a planted fault."""
