@@ -16,6 +16,10 @@ LOSS = frozenset(
 )
 """Operations of the loss, whose owner is the root."""
 
+SHARDING = {"aten::_to_copy": "gradients", "aten::clone": "unsharded"}
+"""What FSDP's own work makes, by operation: gradients that are cast to be added up, and rows laid out as whole
+weights (by hand; the library fills storages that it has). The rest are buffers of its collectives."""
+
 
 def term_of(holding: Holding, places: tuple[Place | None, ...]) -> str:
     """Term of one holding.
@@ -42,7 +46,7 @@ def term_of(holding: Holding, places: tuple[Place | None, ...]) -> str:
     if place.phase == "O":
         return "temporary" if holding.death is not None else "optimizer"
     if place.aside:
-        return "gradients" if holding.op == "aten::_to_copy" else "communication_buffers"
+        return SHARDING.get(holding.op, "communication_buffers")
     if _is_loss(holding, place):
         return "logits"
     if place.phase in ("F", "R") and _reaches_backward(holding, places):

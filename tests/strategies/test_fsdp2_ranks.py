@@ -106,3 +106,13 @@ def test_the_code_by_hand_has_at_most_forty_lines():
     assert source("fsdp2").lines <= 40
     assert "dist.all_gather_into_tensor" in source("fsdp2").text
     assert "dist.reduce_scatter_tensor" in source("fsdp2").text
+
+
+@pytest.mark.parametrize("by", ["hand", "library"])
+def test_weights_that_are_whole_for_a_while_are_a_term_of_their_own(two, tiny, by):
+    many_tokens = {"sequence": 64, "micro_batch": 8, "repeats": 1}
+    run = two.submit("fsdp2", by=by, model=tiny, parity="off", reshard=False, **many_tokens).result(60)
+    terms = {row["term"]: row["bytes"] for row in run.values[0]["memory"]["terms"]}
+    # kept from forward on, so they are all there at the peak, in the backward of the loss
+    assert terms["unsharded"] == 2 * LAYER_BYTES + ROOT_BYTES
+    assert terms["parameters"] == 17_400 * 4 / 2
