@@ -17,8 +17,8 @@ LOSS = frozenset(
 """Operations of the loss, whose owner is the root."""
 
 SHARDING = {"aten::_to_copy": "gradients", "aten::clone": "unsharded"}
-"""What FSDP's own work makes, by operation: gradients that are cast to be added up, and rows laid out as whole
-weights (by hand; the library fills storages that it has). The rest are buffers of its collectives."""
+"""What FSDP's own work makes, by operation: gradients that are cast to be added up, and rows laid out as
+whole weights (by hand; the library fills storages that it has). The rest are buffers of its collectives."""
 
 
 def term_of(holding: Holding, places: tuple[Place | None, ...]) -> str:
