@@ -6,6 +6,8 @@ import pytest
 
 from playbook.lessons import source
 from playbook.program.schedule import schedule
+from playbook.strategies.pp.plan import LIBRARY_SCHEDULES
+from playbook.strategies.pp.ranks import LIBRARY
 
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(120)]
 
@@ -166,6 +168,10 @@ def test_what_cannot_run_is_refused_before_the_ranks_are_asked(two, tiny, levers
 def test_a_tied_table_is_refused(two, tiny):
     with pytest.raises(ValueError, match="untied"):
         two.submit("pp", model=replace(tiny, tied=True))
+
+
+def test_the_plan_and_the_code_name_the_same_schedules_of_the_library():
+    assert set(LIBRARY) == set(LIBRARY_SCHEDULES)
 
 
 def test_the_code_by_hand_has_at_most_forty_lines():
