@@ -14,16 +14,20 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import playbook as pb
 
-STRATEGIES = ("ddp", "fsdp2")
-LEVERS: dict[str, dict[str, Any]] = {
-    "ddp": {"recipe": "fp32", "micro_batch": 2, "sequence": 2048},
-    "fsdp2": {"recipe": "fsdp2-mixed", "micro_batch": 2, "sequence": 2048},
-}
+RUNS: tuple[tuple[str, str, str], ...] = (
+    ("ddp", "hand", "bf16-fp32master"),
+    ("ddp", "library", "bf16-fp32master"),
+    ("fsdp2", "hand", "bf16-fp32master"),
+    ("fsdp2", "library", "fsdp2-mixed"),
+)
+"""Strategy, by whom, and recipe."""
+SIZES = {"micro_batch": 2, "sequence": 2048}
 
 
 def reduce_ones(numel: int) -> float:
@@ -98,41 +102,51 @@ def expect(job: Any, kind: type[Exception]) -> Exception:
     raise AssertionError(f"{job} ended without {kind.__name__}")
 
 
-def strategy_row(pool: Any, strategy: str, by: str, model: str) -> dict[str, Any]:
+@cache
+def trace_once(scenario: pb.Scenario) -> Any:
+    """Trace a scenario; by hand and by library share it."""
+    return pb.trace(scenario)
+
+
+def strategy_row(pool: Any, strategy: str, by: str, recipe: str, model: str) -> dict[str, Any]:
     """Parity, bytes and peak of one strategy's run, beside the traced and the predicted peak."""
     from playbook.runtime.strategy_run import strategy_run
 
-    levers = {**LEVERS[strategy], "model": model, "kernels": "cuda", "by": by}
+    levers = {**SIZES, "recipe": recipe, "model": model, "kernels": "cuda", "by": by}
     run = pool.submit(strategy, **levers).result(300)
     value = max(run.values, key=lambda one: one["memory"]["peak_bytes"])
     scenario = strategy_run(strategy, pool.ranks, **levers).scenario
-    predicted, traced = pb.training_memory(scenario), pb.trace(scenario)
     peak = value["memory"]["peak_bytes"]
     return {
-        "strategy": strategy,
-        "by": by,
-        "ranks": pool.ranks,
-        "backend": run.backend,
-        "model": model,
-        **LEVERS[strategy],
+        "recipe": recipe,
+        **SIZES,
         "parity": run.values[0]["parity"],
         "step_median_s": value["seconds"],
         "measured_peak_bytes": peak,
         "measured_reserved_bytes": value["memory"]["reserved_bytes"],
         "measured_instant": value["memory"]["instant"],
-        "traced_peak_bytes": traced.peak_bytes,
-        "traced_over_measured": traced.peak_bytes / peak - 1,
-        "formula_peak_bytes": predicted.peak_bytes,
-        "formula_instant": predicted.instant,
-        "formula_over_measured": predicted.peak_bytes / peak - 1,
+        "traced": attempt(lambda: peak_of(trace_once(scenario), peak)),
+        "formula": attempt(lambda: peak_of(pb.training_memory(scenario), peak)),
         "wire_bytes": value["traffic"]["wire_bytes"],
-        "formula_wire_bytes": float(pb.traffic(scenario).table["wire_bytes"].sum()),
+        "formula_wire_bytes": attempt(
+            lambda: {"bytes": float(pb.traffic(scenario).table["wire_bytes"].sum())}
+        ),
     }
 
 
-def pools(gpus: int) -> list[tuple[int, str]]:
-    """Pools to try: ranks that share a GPU, one rank over NCCL, and one a GPU where there are several."""
-    return [(2, "shared-gpu"), (4, "shared-gpu"), (1, "nccl"), *([(gpus, "nccl")] if gpus > 1 else [])]
+def peak_of(told: Any, measured_bytes: int) -> dict[str, Any]:
+    """Peak of a prediction, and how far it lies from the measured one."""
+    return {"peak_bytes": told.peak_bytes, "over_measured": told.peak_bytes / measured_bytes - 1}
+
+
+def lives(gpus: int) -> list[tuple[int, str]]:
+    """Pools whose life is timed: ranks that share a GPU, one over NCCL, one a GPU where there are several."""
+    return [(4, "shared-gpu"), (1, "nccl"), *([(gpus, "nccl")] if gpus > 1 else [])]
+
+
+def crews(gpus: int) -> list[tuple[int, str]]:
+    """Pools that run the strategies; two ranks that share a GPU have room for the default model."""
+    return [*([(gpus, "nccl")] if gpus > 1 else []), (2, "shared-gpu"), (1, "nccl")]
 
 
 def attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -143,8 +157,8 @@ def attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"failed": f"{type(failed).__name__}: {failed}"[:2000]}
 
 
-def measure_gpus(model: str) -> dict[str, Any]:
-    """Everything, as one JSON object."""
+def measure_gpus(model: str, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Everything, as one JSON object; `keep` is called with what is known after every part."""
     import torch
 
     gpus = torch.cuda.device_count()
@@ -156,15 +170,16 @@ def measure_gpus(model: str) -> dict[str, Any]:
         "pools": {},
         "runs": [],
     }
-    for ranks, backend in pools(gpus):
-        name = f"{ranks} ranks, {backend}"
-        told["pools"][name] = attempt(lambda r=ranks, b=backend: pool_life(r, b))
+    for ranks, backend in lives(gpus):
+        told["pools"][f"{ranks} ranks, {backend}"] = attempt(lambda r=ranks, b=backend: pool_life(r, b))
+        keep(told)
+    for ranks, backend in crews(gpus):
         with pb.Pool(ranks=ranks, backend=backend) as pool:
-            for strategy in STRATEGIES:
-                for by in ("hand", "library"):
-                    row = attempt(lambda p=pool, s=strategy, b=by: strategy_row(p, s, b, model))
-                    told["runs"].append({"pool": name, "strategy": strategy, "by": by, **row})
-                    print(json.dumps(told["runs"][-1]), flush=True)
+            for strategy, by, recipe in RUNS:
+                head = {"strategy": strategy, "by": by, "ranks": ranks, "backend": backend, "model": model}
+                row = attempt(lambda p=pool, s=strategy, b=by, r=recipe: strategy_row(p, s, b, r, model))
+                told["runs"].append({**head, **row})
+                keep(told)
     return told
 
 
@@ -174,9 +189,12 @@ def main() -> None:
     arguments.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     arguments.add_argument("--model", default="llama-3.2-1b")
     given = arguments.parse_args()
-    told = measure_gpus(given.model)
-    (given.output / "gpu.json").write_text(json.dumps(told, indent=1) + "\n")
-    print(json.dumps(told["pools"], indent=1))
+    file = given.output / "gpu.json"
+
+    def keep(so_far: dict[str, Any]) -> None:
+        file.write_text(json.dumps(so_far, indent=1) + "\n")
+
+    print(json.dumps(measure_gpus(given.model, keep), indent=1))
 
 
 if __name__ == "__main__":

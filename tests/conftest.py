@@ -6,7 +6,9 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("bench", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "bench", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("bench")
 
 

@@ -69,7 +69,7 @@ def warm_ups(run: StrategyRun) -> int:
 def check_parity(run: StrategyRun, place: Place) -> Parity:
     """Put the strategy through the gate: every seed, so many steps with each."""
     current_phase("parity")
-    scenario = in_miniature(run.scenario) if run.parity == "miniature" else run.scenario
+    scenario = in_one_dtype(in_miniature(run.scenario) if run.parity == "miniature" else run.scenario)
     gate, dtype = Gate(run.dtype, scenario.model.name), DTYPES[run.dtype]
     with planted(run.fault, run.strategy):
         for turn, seed in enumerate(run.seeds):
@@ -83,6 +83,11 @@ def check_parity(run: StrategyRun, place: Place) -> Parity:
                 check_step(gate, part, whole, batch, place, scenario.microbatches)
                 emit("progress", "parity", done=turn * run.steps + step + 1, total=len(run.seeds) * run.steps)
     return gate.close(place)
+
+
+def in_one_dtype(scenario: Scenario) -> Scenario:
+    """The scenario without mixed precision: the gate asks whether the strategy is right, in the gate's dtype."""
+    return replace(scenario, workload=replace(scenario.workload, recipe="fp32"))
 
 
 def in_miniature(scenario: Scenario) -> Scenario:

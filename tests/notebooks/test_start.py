@@ -5,7 +5,7 @@ import pytest
 import playbook as pb
 
 RIGHT = {"00.1": 17.638, "00.2": 3 / 19, "00.3": 94.4018}
-"""By hand: 70.553706496e9 x 16 / 64 bytes; (p - 1) / (m + p - 1), p = 4, m = 16; 1.5 x 15 733 632 x 4 bytes."""
+"""By hand: 70.553706496e9 x 16 / 64 bytes; (p - 1) / (m + p - 1), p 4, m 16; 1.5 x 15 733 632 x 4 bytes."""
 
 
 @pytest.mark.parametrize("number", RIGHT)

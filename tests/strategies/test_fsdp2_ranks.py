@@ -116,3 +116,12 @@ def test_weights_that_are_whole_for_a_while_are_a_term_of_their_own(two, tiny, b
     # kept from forward on, so they are all there at the peak, in the backward of the loss
     assert terms["unsharded"] == 2 * LAYER_BYTES + ROOT_BYTES
     assert terms["parameters"] == 17_400 * 4 / 2
+
+
+def test_mixed_precision_is_measured_but_the_gate_computes_in_its_own_dtype(two, tiny):
+    run = two.submit("fsdp2", by="library", model=tiny, recipe="fsdp2-mixed", **FIXED).result(60)
+    assert run.values[0]["parity"]["ok"]
+    assert run.values[0]["parity"]["dtype"] == "fp64"
+    gathers = [size for op, size in payloads(run).items() if "layers.0/all_gather@dp" in op]
+    assert gathers
+    assert set(gathers) == {LAYER_BYTES // 2}
