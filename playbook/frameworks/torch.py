@@ -2,6 +2,10 @@
 
 Every row is an aten operation that the code really runs, so ids join with traced and measured steps one by
 one. What is saved is what autograd saves.
+
+PyTorch ships no optimizer with master weights. Recipe bf16-fp32master is the rows of bf16, stepped by
+`playbook.models.master_adamw`: FP32 masters and moments of what a rank updates (everything under DDP, its
+shards under FSDP2 and tensor parallelism), and the FP32 gradient of one parameter at a time.
 """
 
 from playbook.frameworks.aten_ends import embedding, head
@@ -15,12 +19,19 @@ BUCKET_BYTES = (2**20, 25 * 2**20)
 CUBLAS_WORKSPACE_BYTES = 2 * 32 * 2**20
 """cuBLAS takes 32 MiB on an H100 or H200 for the thread of forward and as much for that of backward."""
 
-RECIPES = ("fp32", "bf16", "fsdp2-mixed", "sgd")
-"""What torch's optimizers do by themselves: they keep no separate master weights."""
+RECIPES = ("bf16-fp32master", "fp32", "bf16", "fsdp2-mixed", "sgd")
+"""What torch's own optimizers do, and `MasterAdamW` of this library for BF16 weights."""
 
 
-def refuse(s: Scenario) -> None:
+def refuse(s: Scenario, elsewhere: str = ", or framework='textbook'") -> None:
     """Refuse what PyTorch, or the reference transformer, does not do.
+
+    Parameters
+    ----------
+    s
+        The scenario.
+    elsewhere
+        What else would work, for the end of a sentence.
 
     Raises
     ------
@@ -36,13 +47,12 @@ def refuse(s: Scenario) -> None:
     if model.norm != "rms" or model.positions or not model.gated:
         raise ValueError(
             f"model {model.name!r} is not of a kind that framework='torch' runs here (RMS norm, rotary "
-            "positions, gated feed-forward); use a Llama, Mistral or Qwen kind, or framework='textbook'"
+            f"positions, gated feed-forward); use a Llama, Mistral or Qwen kind{elsewhere}"
         )
     if workload.recipe not in RECIPES:
         raise ValueError(
-            f"recipe={workload.recipe!r}: torch's own optimizers keep no master weights and no states of "
-            f"another dtype; use one of {', '.join(RECIPES)} (fsdp2-mixed: zero=3), or "
-            "framework='textbook'"
+            f"recipe={workload.recipe!r}: no optimizer that runs here keeps FP32 gradients of BF16 weights "
+            f"or states of a narrower dtype; use one of {', '.join(RECIPES)} (fsdp2-mixed: zero=3){elsewhere}"
         )
     if workload.recipe == "fsdp2-mixed" and layout.zero != 3:
         raise ValueError(
@@ -52,7 +62,7 @@ def refuse(s: Scenario) -> None:
     if workload.attention != "flash" or workload.recompute == "selective":
         raise ValueError(
             f"attention={workload.attention!r}, recompute={workload.recompute!r}: not built yet for "
-            "framework='torch'; use attention='flash' and recompute='none' or 'full', or framework='textbook'"
+            f"framework='torch'; use attention='flash' and recompute='none' or 'full'{elsewhere}"
         )
 
 
@@ -65,6 +75,7 @@ POLICY = Policy(
     dtensor=True,
     bucket_bytes=BUCKET_BYTES,
     broadcasts=True,
+    widens_gradients=True,
     workspace_bytes=CUBLAS_WORKSPACE_BYTES,
     refuse=refuse,
 )

@@ -89,7 +89,9 @@ def blocks_of(s: Scenario, stage: int, ctx: Context, layers: int | None = None) 
     root = tuple(weight for block in blocks if not block.layered for weight in block.weights)
     if data is None:
         return blocks
-    return data.rewrite(blocks, replace(ctx, root=root))
+    distinct = {id(block): block for block in blocks}.values()
+    every = tuple(weight for block in distinct for weight in block.weights)
+    return data.rewrite(blocks, replace(ctx, root=root, stage=every))
 
 
 def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:

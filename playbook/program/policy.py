@@ -147,6 +147,8 @@ class Policy:
         Whether a pipeline stage keeps its received input and its output until backward.
     broadcasts
         Whether a sharded optimizer returns parameters by broadcast.
+    widens_gradients
+        Whether an optimizer with master weights takes one parameter at a time, its gradient copied to FP32.
     workspace_bytes
         Memory that libraries hold for good where kernels are those of CUDA.
     reserved_share
@@ -169,6 +171,7 @@ class Policy:
     pads_rows: bool = True
     keeps_boundaries: bool = True
     broadcasts: bool = False
+    widens_gradients: bool = False
     workspace_bytes: int = 0
     reserved_share: tuple[float, float] = (0.08, 0.40)
     refuse: Callable[..., None] = lambda scenario: None
@@ -194,6 +197,8 @@ class Context:
     symbolic: bool = False
     root: tuple[Weight, ...] = ()
     """Weights of the stage's ends (embedding, last norm, head): one unit, after the tensor pass."""
+    stage: tuple[Weight, ...] = ()
+    """All distinct weights of the stage, after the tensor pass."""
 
     def divide(self, size: Size, parts: int, name: str) -> Size:
         """Divide a size among the ranks of an axis.

@@ -3,7 +3,7 @@
 from playbook.spec import Scenario
 from playbook.spec.rules import choice
 
-RECIPES = ("fp32", "bf16", "sgd", "fsdp2-mixed")
+RECIPES = ("fp32", "bf16-fp32master", "bf16", "sgd", "fsdp2-mixed")
 
 
 def refuse_unrunnable(strategy: str, scenario: Scenario, *, by_hand: bool, fault: str | None) -> None:

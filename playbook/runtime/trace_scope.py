@@ -21,7 +21,7 @@ def check_traceable(s: Scenario) -> None:
             f"{' or '.join(map(repr, FRAMEWORKS))}"
         )
     refuse_unbuilt(s)
-    torch_policy.refuse(s)
+    torch_policy.refuse(s, elsewhere="")  # a trace is of the real code, whatever the formula's framework
     layout, model = s.layout, s.model
     if layout.pp > 1:
         raise ValueError(f"pp={layout.pp}: pipelines are not traced yet; use pp=1, or run 'pp' on real ranks")

@@ -12,6 +12,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 from playbook.frameworks import torch as torch_policy
+from playbook.models.master_adamw import MASTER, MasterAdamW
 from playbook.models.transformer import Transformer
 from playbook.runtime.cuda_kernels import kernels_of
 from playbook.runtime.fake_world import fake_world
@@ -118,7 +119,10 @@ def precision(scenario: Scenario) -> MixedPrecisionPolicy:
 
 
 def make_optimizer(scenario: Scenario, module: nn.Module) -> torch.optim.Optimizer:
-    """AdamW, or SGD where the recipe has no moments; distributed and plain parameters in groups apart."""
+    """AdamW, with masters where the recipe has them, or SGD where it has no moments.
+
+    Distributed and plain parameters are in groups apart.
+    """
     kinds: dict[bool, list[nn.Parameter]] = {}
     for parameter in module.parameters():
         kinds.setdefault(isinstance(parameter, DTensor), []).append(parameter)
@@ -126,6 +130,8 @@ def make_optimizer(scenario: Scenario, module: nn.Module) -> torch.optim.Optimiz
     kernel: dict[str, Any] = KERNELS[scenario.workload.optimizer_kernel]
     if scenario.recipe.moment_bytes == 0:
         return torch.optim.SGD(groups, lr=1e-3, **kernel)
+    if scenario.recipe.master_bytes:
+        return MasterAdamW(groups, lr=1e-3, **kernel)
     return torch.optim.AdamW(groups, lr=1e-3, **kernel)
 
 
@@ -150,8 +156,8 @@ def open_ledger(ready: Ready, kernels: str) -> Ledger:
     for parameter in ready.part.module.parameters():
         ledger.own(parameter, "parameters")
     for state in ready.optimizer.state.values():
-        for value in state.values():
-            ledger.own(value, "optimizer")
+        for name, value in state.items():
+            ledger.own(value, "master_weights" if name == MASTER else "optimizer")
     return ledger
 
 

@@ -113,7 +113,7 @@ def test_ddp_fills_its_buckets_in_the_order_of_the_gradients():
     [
         (small(norm="layer"), None, {}, "use a Llama, Mistral or Qwen kind"),
         (small(gated=False), None, {}, "gated feed-forward"),
-        (None, None, {"recipe": "bf16-fp32master"}, "use one of fp32, bf16, fsdp2-mixed, sgd"),
+        (None, None, {"recipe": "bf16-fp32grad"}, "use one of bf16-fp32master, fp32, bf16, fsdp2-mixed, sgd"),
         (None, None, {"recipe": "fsdp2-mixed"}, "use zero=3"),
         (None, None, {"attention": "math"}, "use attention='flash'"),
         (None, None, {"recompute": "selective"}, "recompute='none' or 'full'"),

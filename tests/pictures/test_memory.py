@@ -88,9 +88,9 @@ def test_packed_levels_are_within_a_step_of_the_walk():
 
 
 def test_a_framework_without_the_recipe_gives_way_to_the_textbook_with_its_reason():
-    shown = view(framework="torch", recipe="bf16-fp32master")
+    shown = view(framework="torch", recipe="bf16-fp32grad")
     assert shown.scenario.framework == "textbook"
-    assert "bf16-fp32master" in shown.note
+    assert "bf16-fp32grad" in shown.note
 
 
 def test_bad_values_are_refused_and_not_drawn_by_the_textbook():

@@ -1,5 +1,7 @@
 """The derived form against the walk: no difference where shards need no padding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,6 +77,17 @@ def test_forty_shapes_over_the_variants_differ_from_the_walk_by_nothing(chosen, 
     found = closed_form(s).peaks(values_of(s))
     assert found.bytes.tolist() == [walk.peak_bytes]
     assert found.terms.sum() == walk.peak_bytes
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("kernel", ["fused", "foreach", "for-loop"])
+def test_the_step_of_an_optimizer_with_masters_is_in_the_derived_form(kernel, tp):
+    # Few tokens and a token table larger than any other parameter: the peak is in the optimizer's step.
+    s = scenario_of((("torch", "bf16-fp32master"), False, "full", True, tp, 2), (1, 6, 16, 4, 32, 4096, 1, 8))
+    s = replace(s, workload=replace(s.workload, optimizer_kernel=kernel))
+    walk = pb.program(s).memory()
+    assert walk.instant == "O root"
+    assert closed_form(s).peaks(values_of(s)).bytes.tolist() == [walk.peak_bytes]
 
 
 def test_one_derivation_serves_every_size_of_a_variant():

@@ -149,7 +149,7 @@ def test_two_steps_and_two_seeds_are_the_default():
         ({"fault": "gremlin"}, "valid are skipped_collective, wrong_offset"),
         ({"fault": "wrong_offset", "by": "library"}, "use by='hand'"),
         ({"colour": 1}, "no lever 'colour'; levers are by, parity"),
-        ({"recipe": "bf16-fp32master"}, "valid are fp32, bf16, sgd, fsdp2-mixed"),
+        ({"recipe": "bf16-fp32grad"}, "valid are fp32, bf16-fp32master, bf16, sgd, fsdp2-mixed"),
         ({"model": "gpt2"}, "use a Llama, Mistral or Qwen kind"),
         ({"recompute": "selective"}, "use none or full"),
     ],

@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,20 @@ def test_a_trace_joins_with_the_program_of_its_rank(fsdp2):
     assert comparison.match_rate >= 0.99
     assert comparison.payload_mismatches == ()
     assert found.peak_bytes == pytest.approx(pb.program(s, rank=7).memory().peak_bytes, rel=0.02)
+
+
+@pytest.mark.timeout(120)
+def test_the_defaults_of_a_workload_are_traced_and_compared_with_any_formula():
+    model = scenario().model
+    s = Scenario(model, Workload(sequence=32), Layout(dp=2))
+    assert (s.workload.recipe, s.framework) == ("bf16-fp32master", "textbook")
+    found = trace(s, deadline_s=100)
+    count = 2 * (128 + 8192 + 4096 + 18432) + 16384 + 64  # see below
+    terms = {row["term"]: row["bytes"] for row in found.terms}
+    assert terms["master_weights"] == pytest.approx(4 * count, rel=0.01)  # CUDA's blocks of 512 bytes
+    assert terms["optimizer"] == pytest.approx(8 * count, rel=0.06)  # and a number of steps for each weight
+    assert pb.compare(pb.program(s), found).only_predicted
+    assert pb.compare(pb.program(replace(s, framework="torch")), found).match_rate == 1.0
 
 
 def test_its_terms_add_up_to_the_peak_and_time_is_left_open(fsdp2):
@@ -150,7 +165,7 @@ def test_the_child_ends_when_its_parent_lets_go(tmp_path: Path):
         ({"dp": 2, "tp": 2}, "use zero=3"),
         ({"zero": 3}, "use dp=2 or more"),
         ({"tp": 4}, "2 key-value heads"),
-        ({"framework": "textbook", "work": {"recipe": "bf16-fp32master"}}, "use one of fp32, bf16"),
+        ({"framework": "textbook", "work": {"recipe": "bf16-fp32grad"}}, r"\(fsdp2-mixed: zero=3\)$"),
     ],
 )
 def test_what_cannot_be_traced_is_refused_before_a_process_starts(given, words):

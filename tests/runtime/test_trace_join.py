@@ -17,6 +17,7 @@ from playbook.program.op import Op
 from playbook.runtime.trace_step import record_scenario
 from playbook.runtime.traced_walk import TracedWalk, walk
 from playbook.spec import Layout, Model, Scenario, Workload
+from playbook.tables import TERMS
 
 HELD_OUT = {
     "layers": 3,
@@ -37,6 +38,8 @@ def scenario(work: dict | None = None, model: dict | None = None, **layout) -> S
     given["global_batch"] = given["micro_batch"] * split.dp * count
     return Scenario(shape, Workload(**given), split, framework="torch")
 
+
+MASTERS = {"recipe": "bf16-fp32master"}
 
 CASES: dict[str, tuple[Scenario, int]] = {
     "one rank": (scenario(), 0),
@@ -70,6 +73,22 @@ CASES: dict[str, tuple[Scenario, int]] = {
     "tp, recompute": (scenario({"recompute": "full", "recipe": "bf16"}, tp=2), 0),
     "tp, sequence parallel": (scenario({"microbatches": 2}, tp=2, sequence_parallel=True), 1),
     "tp, sequence parallel, recompute": (scenario({"recompute": "full"}, tp=2, sequence_parallel=True), 0),
+    "masters": (scenario({**MASTERS, "microbatches": 2}), 0),
+    "masters, CUDA kernels": (scenario({**MASTERS, "kernels": "cuda"}), 0),
+    "masters, ddp": (scenario({**MASTERS, "sequence": 8}, dp=2), 1),
+    "masters, ddp, for-loop, CUDA kernels": (
+        scenario({**MASTERS, "sequence": 8, "kernels": "cuda", "optimizer_kernel": "for-loop"}, dp=2),
+        0,
+    ),
+    "masters, fsdp2": (scenario(MASTERS, dp=2, zero=3), 1),
+    "masters, fsdp2, CUDA kernels": (scenario({**MASTERS, "kernels": "cuda"}, dp=8, zero=3), 7),
+    "masters, tp": (scenario({**MASTERS, "sequence": 8}, tp=2), 1),
+    "masters, tp, foreach": (scenario({**MASTERS, "sequence": 8, "optimizer_kernel": "foreach"}, tp=2), 0),
+    "masters, tp, sequence parallel, CUDA kernels": (
+        scenario({**MASTERS, "kernels": "cuda"}, tp=2, sequence_parallel=True),
+        1,
+    ),
+    "masters, tp and fsdp2": (scenario(MASTERS, tp=2, dp=2, zero=3), 3),
 }
 
 
@@ -106,7 +125,7 @@ def test_operations_come_in_the_predicted_order(name):
     assert behind == [text for text in comparison.joined if "/O/" not in text]
 
 
-@pytest.mark.parametrize("name", ["one rank", "fsdp2, mixed", "ddp", "tp"])
+@pytest.mark.parametrize("name", ["one rank", "fsdp2, mixed", "ddp", "tp", "masters, fsdp2"])
 def test_memory_is_predicted_at_every_operation(name):
     scenario_, rank = CASES[name]
     program, (payloads, traced) = pb.program(scenario_, rank), observed(name)
@@ -120,6 +139,21 @@ def test_memory_is_predicted_at_every_operation(name):
         abs(levels[at[t]] / seen[e] - 1) < 0.05 for t, e in zip(record_ids, events, strict=True) if t in at
     ]
     assert sum(close) / len(close) > 0.97
+
+
+def test_masters_are_the_sixteen_bytes_of_zero_whole_or_shared():
+    # Three layers of 2·96 + 2·96·96 + 2·32·96 + 3·224·96 parameters, two tables of 320·96, one norm of 96;
+    # the two ranks of FSDP2 have equal shards.
+    count = 3 * (192 + 18_432 + 6_144 + 64_512) + 2 * 30_720 + 96
+    for name, ranks in (("masters", 1), ("masters, fsdp2", 2)):
+        predicted, traced = pb.program(*CASES[name]).memory(), observed(name)[1]
+        step = [place.phase if place else "" for place in traced.places].index("O")
+        for levels in (predicted.levels[-1], traced.levels[step]):
+            held = dict(zip(TERMS, levels.tolist(), strict=True))
+            assert held["parameters"] == 2 * count / ranks
+            assert held["gradients"] == 2 * count / ranks
+            assert held["master_weights"] == 4 * count / ranks
+            assert held["optimizer"] == pytest.approx(8 * count / ranks, rel=1e-3)  # and numbers of steps
 
 
 def changed(monkeypatch, change: Callable[[tuple[Op, ...]], tuple[Op, ...]]) -> Comparison:

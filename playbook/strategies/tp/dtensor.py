@@ -10,6 +10,7 @@ from dataclasses import replace
 from playbook.program.block import Block, Junction, Tensor, Weight
 from playbook.program.op import END, OPTIMIZER, At, Op, Segment
 from playbook.program.policy import Context
+from playbook.program.state import widens
 
 TABLE_GRADIENT = "embed_tokens/embedding_dense_backward#0"
 
@@ -72,6 +73,9 @@ def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
     if ctx.dp > 1:
         kept = max(recipe.compute_bytes, recipe.reduce_bytes) * (whole.numel + -1 * own.numel)
         return [replace(others, bytes=kept, bwd_end=At("B", END), when="step"), new]
+    kept = replace(others, bwd_end=At("O", END), when="step")
+    if widens(ctx) and ctx.optimizer_kernel != "fused":
+        return [kept, new]  # the cut is gone before the kernel takes as much and more
     cut = Tensor(
         name="own rows",
         term="temporary",
@@ -79,4 +83,4 @@ def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
         birth=OPTIMIZER,
         fwd_end=OPTIMIZER,
     )
-    return [replace(others, bwd_end=At("O", END), when="step"), new, cut]
+    return [kept, new, cut]
