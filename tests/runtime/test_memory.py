@@ -110,9 +110,9 @@ def test_data_parallel_ranks_hold_the_whole_state(pool, by, recipe, moments):
     assert terms["parameters"] == 4 * PARAMETERS
     # AdamW keeps a step counter of 4 bytes for each of the 21 parameters too
     assert terms.get("optimizer", 0) == (moments * PARAMETERS + 21 * 4 if moments else 0)
-    # the buckets, and by hand two numbers of 4 bytes that appear beside them
+    # the buckets, which the library keeps and hand-written code makes; and two numbers of 4 bytes beside them
     assert terms["communication_buffers"] == pytest.approx(4 * PARAMETERS, abs=16)
-    assert 0 < terms["gradients"] <= 4 * PARAMETERS
+    assert terms.get("gradients", 0) <= 4 * PARAMETERS
     assert sum(terms.values()) == memory["peak_bytes"] == run.memory[run.memory["rank"] == 0]["bytes"].sum()
     assert memory["source"] == "tracked:gloo"
     assert memory["instant"].startswith("B")
