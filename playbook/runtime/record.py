@@ -99,7 +99,7 @@ class Recorder(DispatchMode):
         event = len(self.places)
         self.places.append(place)
         if self.ledger is not None:
-            self.ledger.before(event, name, place, (*args, *(kwargs or {}).values()))  # out= is there before too
+            self.ledger.before(event, name, place, (*args, *(kwargs or {}).values()))
         result = func(*args, **(kwargs or {}))
         allocated = self.ledger.after(args, result) if self.ledger is not None else 0
         call = read_call(name, args, result, self.axes)
