@@ -86,7 +86,7 @@ def check_parity(run: StrategyRun, place: Place) -> Parity:
 
 
 def in_one_dtype(scenario: Scenario) -> Scenario:
-    """The scenario without mixed precision: the gate asks whether the strategy is right, in the gate's dtype."""
+    """The scenario without mixed precision: the gate asks if the strategy is right, in the gate's dtype."""
     return replace(scenario, workload=replace(scenario.workload, recipe="fp32"))
 
 
