@@ -11,6 +11,7 @@ from playbook.units import GB, gb, gib, mb, percent, seconds, thousands
 
 MEMORY_KEYS = (
     *("peak_bytes", "reserved_bytes", "device_bytes", "instant", "worst_rank", "fits", "terms", "per_stage"),
+    "note",
 )
 BEYOND = ("reserved_unused", "context")
 """Terms that the allocator does not hand out, so that they are no part of the peak."""
@@ -52,6 +53,8 @@ def memory(scenario: Scenario, rank: int | None, as_json: bool) -> None:
             ("stage", "peak"), [(str(row["stage"]), gb(row["peak_bytes"])) for row in found.per_stage]
         )
     typer.echo("source: formula")
+    if found.note:
+        typer.echo(f"note: {found.note}")
 
 
 def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:

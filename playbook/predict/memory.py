@@ -25,6 +25,8 @@ CONTEXT_BYTES = 639 * MIB
 COMMUNICATOR_BYTES = 558 * MIB
 """What the first NCCL communicator adds, measured there too (NCCL 2.28.9)."""
 
+FP32_BYTES = 4
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TrainingMemory:
@@ -59,6 +61,19 @@ class TrainingMemory:
         return (
             f"TrainingMemory(rank {self.worst_rank['rank']}: peak {gb(self.peak_bytes)} at {self.instant}; "
             f"{gb(self.device_bytes)} of the device, {fits} {gpu.name} with {gb(gpu.memory_bytes)})"
+            f"{self.note and f' Note: {self.note}'}"
+        )
+
+    @property
+    def note(self) -> str:
+        """What the prediction leaves out, in words; empty if nothing is known to be missing."""
+        s = self.scenario
+        grouped, wide = s.model.heads != s.model.kv_heads, s.recipe.compute_bytes == FP32_BYTES
+        if not (s.framework == "torch" and s.workload.kernels == "cuda" and grouped and wide):
+            return ""
+        return (
+            "in FP32 CUDA computes grouped heads by the math kernel, which saves every score; this counts the "
+            "flash kernel, so the real peak is higher: trace it, or use a BF16 recipe"
         )
 
     @property

@@ -143,3 +143,11 @@ def test_formulas_evaluate_to_the_bytes_of_the_walk(
         found = {term: size.at(values_of(s)) for term, size in formulas_at(s, program, row).items()}
         names = walk.term_names
         assert found == dict(zip(names, walk.levels[row].tolist(), strict=True))
+
+
+def test_what_fp32_attention_saves_on_cuda_is_said_to_be_missing():
+    told = memory_of("torch", model="toy-15m", sequence=64, recipe="fp32")
+    assert "math kernel" in told.note
+    assert told.note in repr(told)
+    assert not memory_of("torch", model="toy-15m", sequence=64, recipe="fp32", kernels="cpu").note
+    assert not memory_of("torch", model="toy-15m", sequence=64, recipe="bf16").note
