@@ -6,6 +6,7 @@ Importing it loads neither torch nor the widgets; a name is loaded from its home
 import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -53,7 +54,7 @@ class _Namespace(ModuleType):
         super().__setattr__(name, value)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'playbook' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = getattr(importlib.import_module(HOMES[name]), name)

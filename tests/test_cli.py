@@ -108,6 +108,7 @@ def test_memory_gives_the_peak_its_terms_and_the_worst_rank(answer):
         "fits",
         "terms",
         "per_stage",
+        "note",
     )
     assert tuple(found) == keys
     terms = {row["term"]: row["bytes"] for row in found["terms"]}

@@ -72,8 +72,8 @@ class TrainingMemory:
         if not (s.framework == "torch" and s.workload.kernels == "cuda" and grouped and wide):
             return ""
         return (
-            "in FP32 CUDA computes grouped heads by the math kernel, which saves every score; this counts the "
-            "flash kernel, so the real peak is higher: trace it, or use a BF16 recipe"
+            "in FP32 CUDA computes grouped heads by the math kernel, which saves every score; this counts "
+            "the flash kernel, so the real peak is higher: trace it, or use a BF16 recipe"
         )
 
     @property
