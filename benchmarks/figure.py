@@ -83,7 +83,8 @@ def _row(figure: Figure) -> str:
     if figure.wanted_ratio is not None:
         ratio += f" (≥ {figure.wanted_ratio:g} ×)"
     cells = (figure.what, budget, _text(figure.fastest), _text(figure.median), peer, ratio)
-    return f"| {' | '.join(cells)} | {'yes' if figure.met else 'no'} |\n"
+    judged = figure.budget_s is not None or figure.wanted_ratio is not None
+    return f"| {' | '.join(cells)} | {('yes' if figure.met else 'no') if judged else ''} |\n"
 
 
 def _text(seconds: float) -> str:

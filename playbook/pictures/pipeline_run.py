@@ -141,8 +141,8 @@ def run_note(orders: Sequence[TimedOrder]) -> str:
     except ValueError as refused:
         return str(refused)
     total = unit_s * sum(one.timed.makespan for one in orders)
-    pace = f"sleeps of {short(1000 * unit_s)} ms per unit, {short(total, 2)} s in all"
-    return f"Real processes and messages; compute replaced by {pace}."
+    pace = f"{short(1000 * unit_s)} ms a unit, {short(total, 2)} s in all"
+    return f"Real passes and messages of a small model, each stretched to its time in the picture: {pace}."
 
 
 def measured_order(one: TimedOrder, times: Iterable[ActionTime], unit_s: float, source: str) -> MeasuredOrder:

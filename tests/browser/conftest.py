@@ -113,9 +113,9 @@ def stop(server: subprocess.Popen) -> None:
         return
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator:
-    """One Chromium for the session."""
+    """One Chromium a module: while Playwright is open its event loop runs, and other tests want their own."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)  # two busy cores; what is asserted is the outcome

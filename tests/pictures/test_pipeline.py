@@ -92,7 +92,7 @@ def test_no_emulated_action_is_shorter_than_twenty_milliseconds():
     assert unit_seconds(long) == pytest.approx(0.02)
     short = timed_orders(["1f1b"], 2, 2, COSTS)
     assert unit_seconds(short) == pytest.approx(0.04)
-    assert "40 ms per unit" in run_note(short)
+    assert "40 ms a unit" in run_note(short)
 
 
 def test_schedules_of_one_picture_run_at_one_pace():
