@@ -1,34 +1,18 @@
 """Strategies compose without a third code: bytes by hand for pairs that know nothing of each other."""
 
+from dataclasses import replace
+
 import pytest
 
 import playbook as pb
 from playbook.predict.stages import blocks_of, context
-from playbook.spec import Layout, Model, Scenario, Workload, cluster
+from tests.shapes import SMALL
+from tests.shapes import scenario_of as scenario
 
-SMALL = Model(
-    name="small",
-    family="llama",
-    layers=4,
-    hidden=64,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    ffn=96,
-    vocabulary=128,
-    max_sequence=64,
-)
 LAYER = 64 * 64 + 2 * 64 * 32 + 64 * 64 + 3 * 64 * 96 + 2 * 64  # 30 848
 NORMS = 2 * 64
 TABLE, LAST_NORM = 128 * 64, 64
 STREAM = 2 * 32 * 64
-
-
-def scenario(framework="textbook", **fields):
-    names = set(Layout.__dataclass_fields__)
-    layout = Layout(**{name: value for name, value in fields.items() if name in names})
-    work = Workload(sequence=32, **{name: value for name, value in fields.items() if name not in names})
-    return Scenario(SMALL, work, layout, cluster("laptop"), framework=framework)
 
 
 def column(walk, row, term):
@@ -136,7 +120,6 @@ def test_equal_layers_stay_one_object_so_that_laying_is_fast():
 
 
 def test_a_tied_head_in_a_pipeline_holds_a_second_copy_of_the_table():
-    tied = Model(**{**SMALL.to_dict(), "tied": True})
-    s = Scenario(tied, Workload(sequence=32), Layout(pp=2), cluster("laptop"))
+    s = scenario(model=replace(SMALL, tied=True), pp=2)
     state = [pb.program(s, rank).memory().state["parameters"] for rank in (0, 1)]
     assert state == [2 * (2 * LAYER + TABLE), 2 * (2 * LAYER + TABLE + LAST_NORM)]

@@ -11,21 +11,11 @@ from playbook.predict.stages import program_of
 from playbook.program.passes import ORDER, enter
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
-from playbook.spec import Layout, Model, Scenario, Workload, cluster, recipe
+from playbook.spec import Layout, Scenario, Workload, cluster, recipe
 from playbook.strategies import plan, plans
+from tests import shapes
 
-SMALL = Model(
-    name="small",
-    family="llama",
-    layers=2,
-    hidden=64,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    ffn=96,
-    vocabulary=128,
-    max_sequence=64,
-)
+SMALL = replace(shapes.SMALL, layers=2)
 
 
 def layer_of(framework="textbook", **context):

@@ -1,5 +1,7 @@
 """Summaries compose exactly: action resolution agrees with the full walk to the byte."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,20 +9,10 @@ from hypothesis import strategies as st
 from playbook.frameworks import policies
 from playbook.predict.stages import context, lay, program_of, rank_memories
 from playbook.program.summary import Summary, of_events, summarise
-from playbook.spec import Layout, Model, Scenario, Workload, cluster
+from playbook.spec import Layout, Scenario, Workload, cluster
+from tests import shapes
 
-SMALL = Model(
-    name="small",
-    family="llama",
-    layers=6,
-    hidden=64,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    ffn=96,
-    vocabulary=128,
-    max_sequence=64,
-)
+SMALL = replace(shapes.SMALL, layers=6)
 
 
 def ints(*values):

@@ -7,22 +7,10 @@ from playbook.runtime.record import Record
 from playbook.runtime.strategy_run import strategy_run
 from playbook.runtime.strategy_steps import MeasuredStep
 from playbook.runtime.torch_private import part as private
-from playbook.spec import Model
+from tests.shapes import TINY
 
-TINY = Model(
-    name="tiny",
-    family="llama",
-    layers=2,
-    hidden=24,
-    heads=4,
-    kv_heads=2,
-    head_dim=8,
-    ffn=44,
-    vocabulary=132,
-    max_sequence=64,
-)
 PARAMETERS = 17_400
-"""Counted in tests/strategies/conftest.py."""
+"""Of the tiny model, counted in tests/shapes.py."""
 
 
 def test_terms_that_are_too_small_are_filled_up_with_workspace():

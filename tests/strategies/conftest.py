@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from playbook.runtime.pool import Pool
-from playbook.spec import Layout, Model, Scenario, Workload, cluster
+from tests.shapes import SMALL, TINY, scenario_of
 
 LAYER = 64 * 64 + 2 * 64 * 32 + 64 * 64 + 3 * 64 * 96 + 2 * 64
 """Elements of one layer: q, k and v, o, feed-forward, two norms = 30 848."""
@@ -18,53 +18,19 @@ PSI = 4 * LAYER + ROOT
 
 @pytest.fixture
 def small():
-    return Model(
-        name="small",
-        family="llama",
-        layers=4,
-        hidden=64,
-        heads=4,
-        kv_heads=2,
-        head_dim=16,
-        ffn=96,
-        vocabulary=128,
-        max_sequence=64,
-    )
+    return SMALL
 
 
 @pytest.fixture
-def scenario(small):
+def scenario():
     """Make a scenario of the small model from fields of Layout and Workload."""
-
-    def make(framework="textbook", **fields):
-        names = set(Layout.__dataclass_fields__)
-        layout = Layout(**{name: value for name, value in fields.items() if name in names})
-        given = {"sequence": 32, **{name: value for name, value in fields.items() if name not in names}}
-        return Scenario(small, Workload(**given), layout, cluster("laptop"), framework=framework)
-
-    return make
+    return scenario_of
 
 
 @pytest.fixture
 def tiny():
-    """Two layers for real ranks; every size divides by 4.
-
-    Elements: token table and head 132 · 24 = 3 168 each, last norm 24; a layer q 32 · 24 = 768, k and v 16 ·
-    24 = 384 each, o 24 · 32 = 768, gate, up and down 44 · 24 = 1 056 each, two norms 48: 5 520. In all 17
-    400.
-    """
-    return Model(
-        name="tiny",
-        family="llama",
-        layers=2,
-        hidden=24,
-        heads=4,
-        kv_heads=2,
-        head_dim=8,
-        ffn=44,
-        vocabulary=132,
-        max_sequence=64,
-    )
+    """Two layers for real ranks; every size divides by 4."""
+    return TINY
 
 
 @pytest.fixture

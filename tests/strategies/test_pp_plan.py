@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -5,22 +7,12 @@ from hypothesis import strategies as st
 import playbook as pb
 from playbook.predict.stages import order_of
 from playbook.schedules import Action
-from playbook.spec import Layout, Model, Scenario, Workload, cluster
+from playbook.spec import Layout, Scenario, Workload, cluster
 from playbook.strategies.pp.plan import runs
+from tests import shapes
 
 STREAM = 2 * 32 * 64
-SMALL = Model(
-    name="small",
-    family="llama",
-    layers=8,
-    hidden=64,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    ffn=96,
-    vocabulary=128,
-    max_sequence=64,
-)
+SMALL = replace(shapes.SMALL, layers=8)
 
 
 def pipelined(stages, microbatches, framework="textbook", **layout):
