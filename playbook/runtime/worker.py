@@ -148,10 +148,10 @@ def _perform(order: Order, settings: Settings, line: Line, courier: Courier) -> 
             told = describe(problem, phase=reporter.phase)
             outcome = ("error", told)
             reporter.emit("error", told["cause"], {"phase": told["phase"], "kinds": told["kinds"]})
+    remember_modules()  # before the answer: whoever waits for it may edit a module at once
     courier.flush()
     line.send(*outcome)
     redirect_output(settings.log)
-    remember_modules()
     group.settle_memory()
 
 
