@@ -26,8 +26,10 @@ def test_waking_many_times_never_blocks():
     mailbox = Mailbox()
     for _ in range(100_000):
         mailbox.wake()
+    assert rings(mailbox)
     while rings(mailbox):
         mailbox.take()
+    assert not rings(mailbox)
     mailbox.close()
 
 
