@@ -1,4 +1,6 @@
+import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -80,3 +82,11 @@ def test_the_tornado_installed_here_has_what_the_hook_needs():
     websocket = pytest.importorskip("tornado.websocket")
     assert hasattr(websocket.WebSocketProtocol13, "start_pinging")
     assert hasattr(websocket.WebSocketProtocol13, "set_nodelay")
+
+
+def test_our_settings_come_before_those_of_the_environment(tmp_path):
+    told = lab.surroundings({"JUPYTER_CONFIG_PATH": str(tmp_path), "HOME": "/somewhere"})
+    ours, theirs = told["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert "fetchNews" in (Path(ours) / "labconfig" / "default_setting_overrides.json").read_text()
+    assert theirs == str(tmp_path)
+    assert told["HOME"] == "/somewhere"

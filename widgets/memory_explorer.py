@@ -75,7 +75,7 @@ class MemoryExplorer(RunningExplorer):
         sync=True, control=slider("Ranks N", RANKS)
     )
     zero = T.Int(3, help="ZeRO stage of the step drawn: 0 is DDP, 3 is FSDP2.").tag(
-        sync=True, control=segments("Step of", [("0", "DDP"), ("1", "Z-1"), ("2", "Z-2"), ("3", "Z-3")])
+        sync=True, control=segments("Step of", [(0, "DDP"), (1, "Z-1"), (2, "Z-2"), (3, "Z-3")])
     )
     sequence = T.Int(4096, help="Tokens of a sequence.").tag(sync=True, control=slider("Sequence", SEQUENCES))
     micro_batch = T.Int(1, help="Sequences of a rank's forward.").tag(
@@ -122,7 +122,9 @@ class MemoryExplorer(RunningExplorer):
                 {"name": "run", "label": "Run a real step", "help": words, "off": known.stand_in is None},
                 {"name": "trace", "label": "Trace", "help": untraceable or TRACE, "off": bool(untraceable)},
             ],
-            "note": self._view.note or words,
+            "note": f"{self._view.note} {words}".strip()
+            if known.stand_in is None
+            else self._view.note or words,
         }
 
     def known(self) -> tuple[MeasuredMemory, str]:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,9 +22,22 @@ def register(app: typer.Typer) -> None:
 def lab(context: typer.Context) -> None:
     """Open JupyterLab at the notebooks; other arguments are its own: --no-browser --port 8890."""
     command = lab_command(notebooks(), context.args)
-    # A kernel called python3 in the user's own folder could be another Python: this one's comes first.
-    surroundings = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
-    os.execve(command[0], command, surroundings)  # takes this process's place, so that Ctrl-C is JupyterLab's
+    os.execve(command[0], command, surroundings(os.environ))  # so that Ctrl-C is JupyterLab's
+
+
+def surroundings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for JupyterLab.
+
+    A kernel called python3 in the user's own folder could be another Python: this one's comes first. Our
+    settings answer the question about news from the internet, which would cover the first picture.
+    """
+    ours = str(Path(__file__).with_name("jupyter"))
+    paths = (ours, environment.get("JUPYTER_CONFIG_PATH", ""))
+    return {
+        **environment,
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(path for path in paths if path),
+    }
 
 
 def find_notebooks() -> Path | None:

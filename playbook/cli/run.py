@@ -25,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 def run(
     context: typer.Context,
-    strategy: Annotated[str, typer.Argument(help="ddp, fsdp2, tp, pp.")],
+    strategy: Annotated[
+        str, typer.Argument(help="Strategy with code for ranks, such as ddp; an unknown name lists them.")
+    ],
     ranks: Annotated[int | None, typer.Option(help="Ranks; the GPUs, or min(4, cores), if left out.")] = None,
     by: Annotated[str, typer.Option(help="hand or library.")] = "hand",
     backend: Annotated[str, typer.Option(help="auto, gloo, nccl or shared-gpu.")] = "auto",
@@ -34,8 +36,9 @@ def run(
     """Run a strategy on real ranks against one process; its levers are options too: --microbatches 8."""
     from playbook.runtime.pool import Pool
     from playbook.spec.rules import choice
-    from playbook.strategies import runnable
+    from playbook.strategies import refuse_predicted_only, runnable
 
+    refuse_predicted_only(strategy)
     levers, name = read_levers(context.args), choice("strategy", strategy, runnable())
     way = choice("by", by, ("hand", "library"))
     with Pool(ranks=ranks, backend=backend) as pool:

@@ -13,7 +13,7 @@ from playbook.runtime import collective_run
 from playbook.runtime.strategy_refusals import refuse_unrunnable
 from playbook.spec import Scenario
 from playbook.spec.rules import choice, not_negative, whole
-from playbook.strategies import plan, runnable
+from playbook.strategies import plan, refuse_predicted_only, runnable
 
 BY = ("hand", "library")
 DTYPES = ("fp64", "fp32", "bf16")
@@ -92,6 +92,7 @@ def prepare(name: str, ranks: int, args: tuple[Any, ...] = (), levers: Mapping[s
         raise TypeError(f"{name} takes levers by name, such as by='library'; got {args[0]!r} without one")
     if name.strip().lower().replace("-", "_") in collective_run.operations():
         return collective_run.prepare(name, ranks, levers)
+    refuse_predicted_only(name)
     strategy = choice("strategy", name, (*runnable(), *collective_run.operations()))
     run = strategy_run(strategy, ranks, **levers)
     return run_on_rank, (run,), {}, f"{strategy} by {run.by}"

@@ -36,3 +36,19 @@ def runnable() -> tuple[str, ...]:
     """Names of the strategies that run on real ranks: those with a `ranks.py`. Nothing is imported to find
     out."""
     return tuple(name for name in plans() if importlib.util.find_spec(f"{__name__}.{name}.ranks"))
+
+
+def refuse_predicted_only(name: str) -> None:
+    """Refuse a strategy that has a plan but no code for ranks yet.
+
+    Raises
+    ------
+    ValueError
+        With those that run, and what tells of this one.
+    """
+    known = name.strip().lower()
+    if known in plans() and known not in runnable():
+        raise ValueError(
+            f"strategy={name!r} is predicted only, it has no code for ranks yet; those that run are "
+            f"{', '.join(runnable())}; `playbook memory` tells of {known}"
+        )

@@ -76,6 +76,21 @@ def test_a_slider_moved_by_keyboard_changes_the_picture_and_no_cell(tour: Page) 
     assert tour.locator(".jp-Notebook .jp-Cell").count() == cells
 
 
+def test_another_zero_stage_is_drawn_when_its_segment_is_clicked(tour: Page) -> None:
+    shown = explorer(tour, "memory")
+    headline = part(shown, "headline").inner_text()
+    stages = part(shown, "control-zero")
+    stages.get_by_text("DDP").click()
+    expect(part(shown, "step-title")).to_contain_text("DDP")
+    expect(shown.locator(".refusal:not([hidden])")).to_have_count(0)
+    stages.get_by_text("Z-3").click()
+    expect(part(shown, "headline")).to_have_text(headline)
+
+
+def test_nothing_of_jupyters_own_covers_the_pictures(tour: Page) -> None:
+    expect(tour.locator(".Toastify__toast")).to_have_count(0)
+
+
 def test_run_brings_measured_marks_and_a_hung_run_is_cancelled(tour: Page, lab: Lab) -> None:
     shown = explorer(tour, "pipeline")
     part(shown, "control-microbatches").focus()

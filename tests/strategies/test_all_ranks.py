@@ -89,3 +89,8 @@ def tensors_alive():
 def test_nothing_of_a_run_stays_on_the_ranks(two, tiny, name, by):
     two.submit(name, by=by, model=tiny, sequence=8, micro_batch=1, repeats=1).result(60)
     assert two.submit(tensors_alive).result(60).values == (0, 0)
+
+
+def test_a_strategy_without_code_for_ranks_is_told_to_be_predicted_only():
+    with pytest.raises(ValueError, match="'ZeRO1' is predicted only.*ddp, fsdp2, pp, tp"):
+        prepare("ZeRO1", 2)

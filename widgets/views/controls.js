@@ -47,7 +47,8 @@ const wire = {
     });
   },
   select(d, root, set) { const input = root.querySelector('select'); input.addEventListener('change', () => set(d.name, input.value)); },
-  segments(d, root, set) { root.addEventListener('change', e => set(d.name, e.target.value)); },
+  // The page knows only text; what is sent is the option as Python gave it, a number if it was one.
+  segments(d, root, set) { root.addEventListener('change', e => set(d.name, d.options.find(([value]) => String(value) === e.target.value)[0])); },
   checks(d, root, set) {
     root.addEventListener('change', () => set(d.name, [...root.querySelectorAll('input:checked')].map(input => input.value)));
   },
