@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from playbook.collectives import Collective
 from playbook.pictures.words import buffer_size, difference, in_words, row, short
-from playbook.units import MINUS, seconds, significant, thousands
+from playbook.units import MINUS, percent, seconds, significant, thousands
 
 if TYPE_CHECKING:
     from playbook.pictures.collective import CollectiveView
@@ -38,9 +38,13 @@ def _ran(view: CollectiveView, measured: MeasuredCollective) -> str:
     time = measured.seconds_at(view.size_bytes)
     if measured.exact is None or time is None or not measured.fits(view.link):
         return measured.sentence
-    gap = difference(time, view.one.seconds(view.size_bytes, view.link))
-    took = f"{buffer_size(view.size_bytes)} took {seconds(time)}, {gap} against the line"
-    return f"{measured.sentence[:-1]}; {took}."
+    line = view.one.seconds(view.size_bytes, view.link)
+    took = f"{buffer_size(view.size_bytes)} took {seconds(time)}"
+    if measured.fit is None:
+        return f"{measured.sentence[:-1]}; {took}, {difference(time, line)} against the line."
+    # The gap itself stands in the table: here it would claim more than the fit can know.
+    give = percent(measured.fit.median_error)
+    return f"{measured.sentence[:-1]}; {took}, the line says {seconds(line)}, give or take {give}."
 
 
 def _finding(one: Collective, step: int) -> str:

@@ -118,6 +118,17 @@ def test_a_difference_needs_a_link_fitted_to_the_same_times():
     assert measured_data(fitted, LINK, 0)["points"][0][2] is None
 
 
+def test_the_headline_of_a_run_names_the_fits_error_and_claims_no_gap():
+    one = collective("all_reduce", "ring", 4)
+    times = {MIB // 4: 4e-3, MIB // 2: 8e-3, MIB: 9e-3, 2 * MIB: 30e-3}
+    fit = fit_link(one, times)
+    run = MeasuredCollective(one=one, source="measured:gloo", times=times, fit=fit, exact=True)
+    told = collective_picture(view(link=fit.link), run)["headline"][1]
+    assert told.startswith("On 4 real ranks every cell came out as drawn; 1 MiB took 9.00")
+    assert "give or take" in told
+    assert "against the line" not in told
+
+
 def test_cells_fill_when_every_rank_has_told_its_step():
     one = collective("all_reduce", "ring", 2)
     run = MeasuredCollective(one=one, source="measured:gloo")
