@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Option = tuple[str, str]
+Option = tuple[str | int, str]
 """Value of the trait, and the words shown for it."""
 
 
