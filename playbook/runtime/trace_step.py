@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
 from playbook.frameworks import torch as torch_policy
@@ -21,6 +20,7 @@ from playbook.runtime.record import Record, record_step
 from playbook.runtime.torch_private import part
 from playbook.runtime.trace_memory import Ledger
 from playbook.spec import Scenario
+from playbook.strategies.fsdp2.ranks import precision_of
 
 CUDA_BLOCK_BYTES = 512
 """The CUDA allocator hands out whole multiples of this."""
@@ -100,7 +100,7 @@ def cut(scenario: Scenario, places: dict[str, Place], module: Transformer) -> Pa
         for name, block in list(module.layers.items()):
             module.layers[name] = checkpoint_wrapper(block)
     if layout.dp > 1 and layout.zero == 3:
-        how = {"reshard": layout.reshard, "precision": precision(scenario)}
+        how = {"reshard": layout.reshard, "precision": precision_of(scenario)}
         found = library("fsdp2")(module, places["dp"], **how)
     return found
 
@@ -108,14 +108,6 @@ def cut(scenario: Scenario, places: dict[str, Place], module: Transformer) -> Pa
 def library(strategy: str) -> Callable[..., Part]:
     """Return the code of a strategy that goes by torch's own library."""
     return import_module(f"playbook.strategies.{strategy}.ranks").by_library
-
-
-def precision(scenario: Scenario) -> MixedPrecisionPolicy:
-    """What FSDP2 computes and reduces in: the recipe's dtypes, where they differ from the parameters'."""
-    recipe = scenario.recipe
-    if recipe.compute_bytes == recipe.parameter_bytes:
-        return MixedPrecisionPolicy()
-    return MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 
 
 def make_optimizer(scenario: Scenario, module: nn.Module) -> torch.optim.Optimizer:
