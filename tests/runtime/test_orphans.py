@@ -40,18 +40,22 @@ while job.state != "running":
     time.sleep(0.01)
 time.sleep(0.3)
 print(*pool.status()["pid"], flush=True)
+sys.stdin.readline()  # go on when the test holds every process
 {end}
 """
 
 
 def start_kernel(work: str, method: str, end: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     code = KERNEL.format(work=work, method=method, end=end)
-    kernel = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert kernel.stdout is not None
-    with kernel.stdout as out:
+    kernel = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert kernel.stdin is not None and kernel.stdout is not None
+    with kernel.stdin as go, kernel.stdout as out:
         ranks = [psutil.Process(int(pid)) for pid in out.readline().split()]
-    assert len(ranks) == 2
-    servers = psutil.Process(kernel.pid).children(recursive=True)
+        assert len(ranks) == 2
+        servers = psutil.Process(kernel.pid).children(recursive=True)
+        go.write("go\n")
     return kernel, list({*ranks, *servers})
 
 
