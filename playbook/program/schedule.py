@@ -10,7 +10,14 @@ from typing import Any
 from playbook.program.simulate import Cost, simulate
 from playbook.program.simulation import Simulation
 from playbook.schedules.action import Action
-from playbook.schedules.orders import Orders, check_orders, orders_as_csv, placement_of, read_orders
+from playbook.schedules.orders import (
+    Orders,
+    chains_of,
+    check_orders,
+    orders_as_csv,
+    placement_of,
+    read_orders,
+)
 from playbook.schedules.packed import F, Packed, actions_of, pack_order, unpack
 from playbook.schedules.registry import check_framework, find_plan
 
@@ -37,9 +44,11 @@ class Schedule:
     chunks: int
     """Stages that each rank owns, v."""
     placement: tuple[int, ...]
-    """Rank of each of the p · v stages."""
+    """Rank of each of the p · v stages; with several chains, one chain after the other."""
     packed: tuple[Packed, ...]
     """Each rank's actions in the order in which it runs them, as flat arrays."""
+    chains: int = 1
+    """Directions in which micro-batches pass; stages of a later chain are copies of those of the first."""
     note: str | None = None
     """What a textbook formula says wrongly at this size, in words; None if nothing."""
 
@@ -53,6 +62,25 @@ class Schedule:
         if not 0 <= rank < self.stages:
             raise ValueError(f"rank {rank} of {self.stages}; use 0 to {self.stages - 1}")
         return actions_of(self.packed[rank])
+
+    @property
+    def depth(self) -> int:
+        """Stages that a micro-batch passes."""
+        return len(self.placement) // self.chains
+
+    @property
+    def first_stages(self) -> tuple[int, ...]:
+        """Where micro-batches enter, one a chain."""
+        return tuple(range(0, len(self.placement), self.depth))
+
+    @property
+    def last_stages(self) -> tuple[int, ...]:
+        """Where the loss is, one a chain."""
+        return tuple(first + self.depth - 1 for first in self.first_stages)
+
+    def model_stage(self, stage: int) -> int:
+        """Tell which stage of the model a stage is, or is a copy of."""
+        return stage % self.depth
 
     @property
     def warmup(self) -> tuple[int, ...]:
@@ -73,6 +101,7 @@ class Schedule:
         backward_input: Cost = 1.0,
         backward_weight: Cost = 1.0,
         backward: Cost | None = None,
+        overlap: Cost | None = None,
         comm: Cost = 0.0,
         **options: Any,
     ) -> Simulation:
@@ -84,6 +113,8 @@ class Schedule:
             Cost of one chunk, in any one unit; or one cost for each stage.
         backward
             Cost of a fused backward; backward_input + backward_weight if not given.
+        overlap
+            Cost of a forward and a backward at the same time; one after the other if not given.
         comm
             Delay between a producer's end and the earliest start of its consumer on another rank, same unit.
         options
@@ -96,7 +127,9 @@ class Schedule:
             backward_input=backward_input,
             backward_weight=backward_weight,
             backward=backward,
+            overlap=overlap,
             comm=comm,
+            chains=self.chains,
             **options,
         )
 
@@ -150,6 +183,7 @@ def schedule(
         chunks=v,
         placement=plan.placement(p, v),
         packed=tuple(map(pack_order, plan.orders(p, m, v))),
+        chains=plan.chains,
         note=plan.note(p, m, v),
     )
 
@@ -186,12 +220,14 @@ def schedule_from_orders(orders: Orders, name: str = "own order") -> Schedule:
         raise ValueError("the order has no rank; give one row a rank, as in 0F0,0F1,0B0,0B1")
     placement = placement_of(orders)
     microbatches = 1 + max(action.microbatch for order in orders for action in order)
-    check_orders(orders, len(placement), microbatches)
+    chains = chains_of(orders, len(placement))
+    check_orders(orders, len(placement), microbatches, chains)
     return Schedule(
         name=name,
         stages=len(orders),
         microbatches=microbatches,
-        chunks=max(placement.count(rank) for rank in range(len(orders))),
+        chunks=max(placement.count(rank) for rank in range(len(orders))) // chains,
+        chains=chains,
         placement=placement,
         packed=tuple(map(pack_order, orders)),
     )

@@ -32,6 +32,9 @@ class Simulation:
     microbatch: NDArray[np.int64]
     kind: NDArray[np.int64]
     """Codes into `KINDS`."""
+    overlapped: NDArray[np.bool_]
+    """Whether an action is the second of an overlapped pair: it has the start and duration of the first, and
+    the pair counts once as work."""
     bounds: tuple[int, ...]
     """Actions of rank r are `bounds[r]:bounds[r + 1]`."""
 
@@ -53,12 +56,13 @@ class Simulation:
     @property
     def work(self) -> tuple[float, ...]:
         """Sum of the costs of each rank's actions."""
-        return tuple(float(self.duration[self._of(rank)].sum()) for rank in range(self.ranks))
+        busy = np.where(self.overlapped, 0.0, self.duration)
+        return tuple(float(busy[self._of(rank)].sum()) for rank in range(self.ranks))
 
     @property
     def ideal(self) -> float:
         """Mean work of a rank: the time with no idle slot."""
-        return float(self.duration.sum()) / self.ranks
+        return float(self.duration[~self.overlapped].sum()) / self.ranks
 
     @property
     def idle(self) -> float:

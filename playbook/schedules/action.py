@@ -29,6 +29,9 @@ class Action(NamedTuple):
     kind: str
     """One of `KINDS`."""
     microbatch: int
+    beside: bool = False
+    """Whether it runs at the same time as the action before it in the order: an overlapped forward and
+    backward is a pair, of which this is the second."""
 
     def __str__(self) -> str:
         return f"{self.stage}{self.kind}{self.microbatch}"

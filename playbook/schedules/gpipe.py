@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from playbook.schedules.packed import B, F, Packed, pack
-from playbook.schedules.plan import Plan, no_objection
+from playbook.schedules.plan import ChunkCosts, Plan, no_objection
 
 
 def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
@@ -14,9 +14,14 @@ def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
     return [np.concatenate((pack(rank, F, every), pack(rank, B, every))) for rank in range(ranks)]
 
 
-def idle(ranks: int, microbatches: int, chunks: int, forward: float, backward: float) -> float:
+def idle(ranks: int, microbatches: int, chunks: int, costs: ChunkCosts) -> float:
     """(p − 1)(F + B): the pipeline fills once and drains once."""
-    return (ranks - 1) * (forward + backward)
+    return (ranks - 1) * (costs.forward + costs.backward)
+
+
+def peak(rank: int, ranks: int, microbatches: int, chunks: int) -> int:
+    """All micro-batches, on every rank."""
+    return microbatches
 
 
 def one_chunk(ranks: int, microbatches: int, chunks: int) -> str | None:
@@ -32,6 +37,9 @@ PLAN = Plan(
     source="Huang et al., GPipe, 2019, section 2.3",
     orders=orders,
     idle=idle,
+    idle_text="(p − 1)(F + B)",
+    peak=peak,
+    peak_text="m",
     refuse=one_chunk,
     rules={"torch": no_objection},
 )

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playbook.schedules.packed import B, F, Packed, in_turn, pack
-from playbook.schedules.plan import Plan
+from playbook.schedules.plan import ChunkCosts, Plan
 
 
 def rounds(ranks: int, microbatches: int) -> list[int]:
@@ -64,9 +64,18 @@ def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
     ]
 
 
-def idle(ranks: int, microbatches: int, chunks: int, forward: float, backward: float) -> float:
+def peak(rank: int, ranks: int, microbatches: int, chunks: int) -> int | None:
+    """(v − 1)p + 2(p − 1 − r) + 1 chunks on rank r; known where p divides m."""
+    if microbatches % ranks:
+        return None
+    if chunks == 1:
+        return min(microbatches, ranks - rank)
+    return min(microbatches * chunks, (chunks - 1) * ranks + 2 * (ranks - 1 - rank) + 1)
+
+
+def idle(ranks: int, microbatches: int, chunks: int, costs: ChunkCosts) -> float:
     """(p − 1)(f + b) with the costs of one chunk: 1/v of 1F1B's idle time."""
-    return (ranks - 1) * (forward + backward)
+    return (ranks - 1) * (costs.forward + costs.backward)
 
 
 def formula_note(ranks: int, microbatches: int, chunks: int) -> str | None:
@@ -108,6 +117,9 @@ PLAN = Plan(
     source="Narayanan et al., Efficient Large-Scale Language Model Training, 2021, section 2.2.2",
     orders=orders,
     idle=idle,
+    idle_text="(p − 1)(f + b) = (p − 1)(F + B)/v",
+    peak=peak,
+    peak_text="min(m v, (v − 1) p + 2 (p − 1 − r) + 1)",
     note=formula_note,
     rules={"torch": torch_rule, "megatron": megatron_rule},
 )

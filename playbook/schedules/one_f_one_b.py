@@ -21,6 +21,11 @@ def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
     ]
 
 
+def peak(rank: int, ranks: int, microbatches: int, chunks: int) -> int:
+    """At most p − r on rank r."""
+    return min(microbatches, ranks - rank)
+
+
 def torch_rule(ranks: int, microbatches: int, chunks: int) -> str | None:
     """PyTorch wants at least one micro-batch a stage."""
     if microbatches >= ranks:
@@ -37,6 +42,9 @@ PLAN = Plan(
     source="Narayanan et al., Efficient Large-Scale Language Model Training, 2021, section 2.2.1",
     orders=orders,
     idle=idle,
+    idle_text="(p − 1)(F + B)",
+    peak=peak,
+    peak_text="min(m, p − r)",
     refuse=one_chunk,
     rules={"torch": torch_rule, "megatron": no_objection},
 )

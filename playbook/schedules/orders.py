@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from playbook.schedules.action import Action
+
+_PAIR = re.compile(r"\(([^;]*);([^;]*)\)OVERLAP_F_B", re.IGNORECASE)
 
 Orders = Sequence[Sequence[Action]]
 """Each rank's actions in the order in which it runs them."""
@@ -34,20 +37,53 @@ def read_orders(path: str | Path) -> tuple[tuple[Action, ...], ...]:
 
 
 def _parse_row(path: Path, number: int, row: list[str]) -> tuple[Action, ...]:
-    order = []
+    order: list[Action] = []
     for column, cell in enumerate(row, start=1):
         if not cell.strip():
             continue
         try:
-            order.append(Action.parse(cell))
+            order += _parse_cell(cell.strip())
         except ValueError as error:
             raise ValueError(f"{path}, row {number}, column {column}: {error}") from None
     return tuple(order)
 
 
+def _parse_cell(cell: str) -> tuple[Action, ...]:
+    """One action, or an overlapped pair as in (0F1;7B0)OVERLAP_F_B."""
+    pair = _PAIR.fullmatch(cell)
+    if pair is None:
+        return (Action.parse(cell),)
+    first, second = (Action.parse(text) for text in pair.groups())
+    if (first.kind, second.kind) != ("F", "B"):
+        raise ValueError(
+            f"{cell} overlaps {first.kind} and {second.kind}; a pair is a forward, then a backward"
+        )
+    return (first, second._replace(beside=True))
+
+
 def orders_as_csv(orders: Orders) -> str:
     """Write orders as torch's compute-only CSV, one row a rank."""
-    return "".join(",".join(map(str, order)) + "\n" for order in orders)
+    return "".join(",".join(_cells(order)) + "\n" for order in orders)
+
+
+def _cells(order: Sequence[Action]) -> list[str]:
+    cells: list[str] = []
+    for action in order:
+        if action.beside:
+            cells[-1] = f"({cells[-1]};{action})OVERLAP_F_B"
+        else:
+            cells.append(str(action))
+    return cells
+
+
+def chains_of(orders: Orders, stages: int) -> int:
+    """Read off in how many directions micro-batches pass: 2 where each visits just one half of the stages."""
+    visited: dict[int, set[int]] = {}
+    for order in orders:
+        for action in order:
+            visited.setdefault(action.microbatch, set()).add(action.stage)
+    halves = [set(range(stages // 2)), set(range(stages // 2, stages))]
+    return 2 if stages % 2 == 0 and all(stops in halves for stops in visited.values()) else 1
 
 
 def placement_of(orders: Orders) -> tuple[int, ...]:
@@ -73,8 +109,8 @@ def placement_of(orders: Orders) -> tuple[int, ...]:
     return tuple(owner[stage] for stage in range(len(owner)))
 
 
-def check_orders(orders: Orders, stages: int, microbatches: int) -> None:
-    """Check that every micro-batch goes once through every stage and direction.
+def check_orders(orders: Orders, stages: int, microbatches: int, chains: int = 1) -> None:
+    """Check that every micro-batch goes once through every stage of its chain, forward and back.
 
     A backward is either fused (B) or split (I, then W), the same way for one micro-batch on one stage.
 
@@ -83,12 +119,16 @@ def check_orders(orders: Orders, stages: int, microbatches: int) -> None:
     ValueError
         If one is missing, runs twice, or runs before what it needs on its own rank.
     """
+    depth = stages // chains
+    chain = {action.microbatch: action.stage // depth for order in orders for action in order}
     for rank, order in enumerate(orders):
+        order = [action._replace(beside=False) for action in order]
         _check_repeats(rank, order)
         position = {action: place for place, action in enumerate(order)}
         for stage in sorted({action.stage for action in order}):
             for microbatch in range(microbatches):
-                _check_trip(rank, stage, microbatch, position)
+                if chain.get(microbatch, 0) == stage // depth:
+                    _check_trip(rank, stage, microbatch, position)
         for action in order:
             if action.microbatch >= microbatches or action.stage >= stages:
                 raise ValueError(

@@ -10,14 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from playbook.schedules.action import KINDS, Action
 
 Packed = NDArray[np.int64]
-"""Actions of a rank in order, each as stage · 2³² + microbatch · 4 + kind."""
+"""Actions of a rank in order, each as stage · 2³² + beside · 2³¹ + microbatch · 4 + kind."""
 
 F, B, I, W = range(len(KINDS))  # noqa: E741  # the papers' letters
 """Codes of the kinds, places in `KINDS`."""
 
 _CODES = {kind: code for code, kind in enumerate(KINDS)}
 _STAGE_BITS = 32
-_MICROBATCHES = 1 << 30
+_MICROBATCHES = 1 << 29
+_BESIDE = 1 << 31
 
 
 def pack(stage: ArrayLike, kind: int, microbatch: ArrayLike) -> Packed:
@@ -37,7 +38,17 @@ def unpack(packed: Packed) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArra
     return packed >> _STAGE_BITS, packed & 3, (packed >> 2) & (_MICROBATCHES - 1)
 
 
-def pack_order(order: Sequence[tuple[int, str, int]] | Packed) -> Packed:
+def beside(packed: Packed) -> Packed:
+    """Mark actions as running at the same time as the one before them."""
+    return packed | _BESIDE
+
+
+def is_beside(packed: Packed) -> NDArray[np.bool_]:
+    """Tell of each action whether it runs at the same time as the one before it."""
+    return (packed & _BESIDE) != 0
+
+
+def pack_order(order: Sequence[Action] | Packed) -> Packed:
     """Pack a rank's actions, or leave them as they are if they are packed.
 
     Raises
@@ -47,21 +58,30 @@ def pack_order(order: Sequence[tuple[int, str, int]] | Packed) -> Packed:
     """
     if isinstance(order, np.ndarray):
         return order
-    for stage, kind, microbatch in order:
+    for stage, kind, microbatch, _ in map(_whole, order):
         if kind not in _CODES:
             raise ValueError(f"{kind!r} is no kind of action; use one of {', '.join(KINDS)}")
         if stage < 0 or not 0 <= microbatch < _MICROBATCHES:
             raise ValueError(
                 f"{stage}{kind}{microbatch} is no action; number stages and micro-batches from 0"
             )
-    columns = ((a[0] << _STAGE_BITS) | (a[2] << 2) | _CODES[a[1]] for a in order)
+    columns = (
+        (stage << _STAGE_BITS) | (_BESIDE * pair) | (microbatch << 2) | _CODES[kind]
+        for stage, kind, microbatch, pair in map(_whole, order)
+    )
     return np.fromiter(columns, dtype=np.int64, count=len(order))
+
+
+def _whole(action: tuple[int, str, int] | Action) -> Action:
+    """An action from a plain tuple too."""
+    return action if isinstance(action, Action) else Action(*action)
 
 
 def actions_of(packed: Packed) -> tuple[Action, ...]:
     """Unpack into actions."""
     stage, kind, microbatch = (column.tolist() for column in unpack(packed))
-    return tuple(Action(s, KINDS[k], m) for s, k, m in zip(stage, kind, microbatch, strict=True))
+    pairs = is_beside(packed).tolist()
+    return tuple(Action(s, KINDS[k], m, b) for s, k, m, b in zip(stage, kind, microbatch, pairs, strict=True))
 
 
 def in_turn(forwards: Packed, backwards: Packed, lead: int) -> Packed:

@@ -13,8 +13,39 @@ Rule = Callable[[int, int, int], str | None]
 """(ranks, micro-batches, chunks) → why this cannot be, and what would work; None if it can."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkCosts:
+    """Costs of one chunk, in any one unit; the same for all stages."""
+
+    forward: float = 1.0
+    backward_input: float = 1.0
+    backward_weight: float = 1.0
+    overlap: float | None = None
+    """A forward and a backward at the same time; one after the other if None."""
+
+    @property
+    def backward(self) -> float:
+        """Cost of a fused backward."""
+        return self.backward_input + self.backward_weight
+
+    @property
+    def both(self) -> float:
+        """Cost of an overlapped forward and backward."""
+        return self.forward + self.backward if self.overlap is None else self.overlap
+
+
 def no_objection(ranks: int, microbatches: int, chunks: int) -> str | None:
     """Accept every size."""
+    return None
+
+
+def any_cost(costs: ChunkCosts) -> str | None:
+    """Accept all costs."""
+    return None
+
+
+def no_peak(rank: int, ranks: int, microbatches: int, chunks: int) -> int | None:
+    """Tell that no formula is known."""
     return None
 
 
@@ -30,15 +61,25 @@ class Plan:
     """Where the order is defined: authors, year, section."""
     orders: Callable[[int, int, int], Sequence[Packed | Sequence[Action]]]
     """(ranks, micro-batches, chunks) → each rank's actions in order, packed or as a plain list."""
-    idle: Callable[[int, int, int, float, float], float]
-    """(ranks, micro-batches, chunks, forward, backward) → makespan minus work of a rank, for equal stages,
-    no communication and the costs of one chunk; exact where `note` has nothing to say."""
+    idle: Callable[[int, int, int, ChunkCosts], float]
+    """(ranks, micro-batches, chunks, costs) → makespan minus work of a rank, for equal stages and no
+    communication; exact where neither `note` nor `cost_note` has anything to say."""
+    idle_text: str
+    """The same as papers write it: capitals are a rank's whole share, small letters one chunk."""
+    peak: Callable[[int, int, int, int], int | None] = no_peak
+    """(rank, ranks, micro-batches, chunks) → most chunks alive on a rank; None where no formula is known."""
+    peak_text: str = ""
+    """The same as papers write it."""
     placement: Callable[[int, int], tuple[int, ...]] = loop
     """(ranks, chunks) → the rank of each stage."""
     default_chunks: int = 1
+    chains: int = 1
+    """Directions in which micro-batches pass; with 2 every rank holds a second copy of another stage."""
     refuse: Rule = no_objection
     """Sizes for which no such order exists."""
     note: Rule = no_objection
     """Sizes for which an order exists and `idle` fails."""
+    cost_note: Callable[[ChunkCosts], str | None] = any_cost
+    """Costs for which `idle` fails."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     """Framework → its own condition. A framework that has pipelines and is absent cannot run the schedule."""

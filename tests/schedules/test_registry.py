@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from playbook.program.schedule import schedule
 from playbook.schedules import find_plan, plans
 from playbook.schedules.orders import check_orders
+from playbook.schedules.plan import ChunkCosts
 
 SIZES = {"stages": st.integers(1, 7), "microbatches": st.integers(1, 17), "chunks": st.integers(1, 4)}
 
@@ -40,7 +41,7 @@ def test_every_schedule_runs_each_micro_batch_once_per_stage_and_direction(
     if plan.refuse(stages, microbatches, chunks):
         return
     made = schedule(name, stages, microbatches, chunks)
-    check_orders(made.orders, stages * chunks, microbatches)
+    check_orders(made.orders, stages * chunks, microbatches, made.chains)
     for rank, order in enumerate(made.orders):
         assert {action.stage for action in order} == {
             stage for stage, owner in enumerate(made.placement) if owner == rank
@@ -56,8 +57,9 @@ def test_the_closed_form_of_the_idle_time_equals_the_simulation(
     plan = find_plan(name)
     if plan.refuse(stages, microbatches, chunks) or plan.note(stages, microbatches, chunks):
         return
+    costs = ChunkCosts(forward=forward, backward_input=backward / 2, backward_weight=backward / 2)
     timed = schedule(name, stages, microbatches, chunks).simulate(forward=forward, backward=backward)
-    assert timed.idle == pytest.approx(plan.idle(stages, microbatches, chunks, forward, backward), abs=1e-9)
+    assert timed.idle == pytest.approx(plan.idle(stages, microbatches, chunks, costs), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", plans())
