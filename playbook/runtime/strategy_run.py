@@ -9,7 +9,7 @@ from typing import Any
 
 from playbook.program.passes import RUN_LEVERS as SCENARIO_LEVERS
 from playbook.program.passes import Plan
-from playbook.runtime import collective_run
+from playbook.runtime import collective_run, pipeline_levers
 from playbook.runtime.strategy_refusals import refuse_unrunnable
 from playbook.spec import Scenario
 from playbook.spec.rules import choice, not_negative, whole
@@ -110,10 +110,14 @@ def strategy_run(strategy: str, ranks: int, **levers: Any) -> StrategyRun:
     rules = plan(strategy)
     own = {lever: levers.pop(lever) for lever in rules.run_levers if lever in levers}
     refuse_unknown(rules, levers)
+    if strategy == "pp":
+        pipeline_levers.take_order(levers, own, ranks)
     scenario = rules.scenario(ranks, **levers)
     run = StrategyRun(strategy=strategy, scenario=scenario, **checked(ours), own=checked_own(own))
     refuse_unrunnable(strategy, scenario, by_hand=run.by == "hand", fault=run.fault)
     rules.refuse_run(scenario, run.by == "hand")
+    if strategy == "pp":
+        pipeline_levers.timed(pipeline_levers.schedule_of(scenario, run.own), run.own)
     return run
 
 
@@ -149,10 +153,16 @@ def read_seeds(value: Any) -> tuple[int, ...]:
 
 def checked_own(levers: Mapping[str, Any]) -> dict[str, Any]:
     """Check the levers of one strategy."""
-    return {
-        lever: whole(lever, value) if lever.endswith("_bytes") else not_negative(lever, value)
-        for lever, value in levers.items()
-    }
+    return {lever: check_of(lever)(lever, value) for lever, value in levers.items()}
+
+
+def check_of(lever: str) -> Callable[[str, Any], Any]:
+    """Return what checks a lever of a strategy's own."""
+    if lever == "order":
+        return lambda _, order: order
+    if lever in pipeline_levers.COSTS:
+        return pipeline_levers.read_cost
+    return whole if lever.endswith("_bytes") else not_negative
 
 
 def run_on_rank(run: StrategyRun) -> dict[str, Any]:

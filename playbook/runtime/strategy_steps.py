@@ -199,7 +199,7 @@ class MeasuredStep:
             return []
         current_phase("timeline")
         own = self.run.own
-        units = {kind: float(own.get(kind, cost)) for kind, cost in UNITS.items()}
+        units = {kind: own.get(kind, cost) for kind, cost in UNITS.items()}
         unit_s = float(own.get("unit_s", 0.0))
         self.meet()
         zero_s = self.slowest(time.monotonic())

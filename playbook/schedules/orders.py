@@ -31,12 +31,22 @@ def read_orders(path: str | Path) -> tuple[tuple[Action, ...], ...]:
         raise ValueError(
             f"{path}: there is no such file; give a CSV with one row a rank, as in 0F0,0F1,0B0,0B1"
         )
-    with path.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.reader(lines) if row]
-    return tuple(_parse_row(path, number, row) for number, row in enumerate(rows, start=1))
+    return parse_orders(path.read_text(encoding="utf-8"), str(path))
 
 
-def _parse_row(path: Path, number: int, row: list[str]) -> tuple[Action, ...]:
+def parse_orders(text: str, name: str = "order") -> tuple[tuple[Action, ...], ...]:
+    """Read the same from a text; `name` says in errors what it is.
+
+    Examples
+    --------
+    >>> [str(action) for action in parse_orders("0F0,0B0")[0]]
+    ['0F0', '0B0']
+    """
+    rows = [row for row in csv.reader(text.splitlines()) if row]
+    return tuple(_parse_row(name, number, row) for number, row in enumerate(rows, start=1))
+
+
+def _parse_row(path: str, number: int, row: list[str]) -> tuple[Action, ...]:
     order: list[Action] = []
     for column, cell in enumerate(row, start=1):
         if not cell.strip():

@@ -156,7 +156,7 @@ def test_a_planted_fault_fails_the_gate(two, tiny, fault):
     [
         ({"by": "library", "microbatches": 1}, "microbatches=1 with stages=2: torch's 1f1b wants"),
         ({"microbatches": 0}, "microbatches=0"),
-        ({"schedule": "zb-h1"}, "zb-h1' is not a schedule"),
+        ({"schedule": "zb-h7"}, "zb-h7. is not known"),
         ({"unit_s": -1}, "unit_s=-1"),
     ],
 )

@@ -95,10 +95,10 @@ def refuse_run(scenario: Scenario, by_hand: bool) -> None:
             f"model {model.name} has a tied table, whose gradient the first and last stage would have to "
             "add up; use an untied model, such as toy-15m"
         )
+    if layout.schedule.endswith(".csv"):
+        return
     framework = None if by_hand else "torch"
-    made = schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks, framework=framework)
-    for order in made.orders:
-        runs(order)
+    schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks, framework=framework)
     if not by_hand and layout.schedule not in LIBRARY_SCHEDULES:
         raise ValueError(
             f"schedule={layout.schedule} is none of the library's that run here, "
@@ -126,8 +126,13 @@ PLAN = Plan(
     layout=layout,
     run_levers={
         "unit_s": "seconds of a unit of cost; sleep stretches every action to its cost, 0 leaves real times",
-        "forward": "cost of one chunk's forward, in units",
-        "backward": "cost of one chunk's backward, in units",
+        "forward": "cost of one chunk's forward, in units; one number, or one for each stage",
+        "backward": "cost of a whole backward, likewise; backward_input + backward_weight if not given",
+        "backward_input": "cost of the part of backward that the stage before waits for, likewise",
+        "backward_weight": "cost of the other part, the weights' gradients, likewise",
+        "overlap": "cost of a forward and a backward at the same time, likewise; their sum if not given",
+        "latency": "units between an action's end and the earliest start of its consumer on another rank",
+        "order": "an order of your own that runs instead of `schedule`: a Schedule, CSV text, or its path",
     },
     refuse_run=refuse_run,
     workload={"microbatches": 4},

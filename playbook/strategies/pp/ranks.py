@@ -17,9 +17,9 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from playbook.models.transformer import Transformer, loss_of
 from playbook.program.schedule import Schedule
-from playbook.program.schedule import schedule as make_schedule
 from playbook.runtime.part import LOOK_AWAY, MicroBatch, Part, Place, Watch
 from playbook.runtime.pipeline_executor import Wire
+from playbook.runtime.pipeline_levers import schedule_of
 from playbook.schedules import Action
 from playbook.spec import Model, Scenario
 
@@ -174,8 +174,7 @@ def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
 
 def keywords(scenario: Scenario, own: Mapping[str, Any], by_hand: bool) -> dict[str, Any]:
     """Levers of both for a scenario."""
-    layout = scenario.layout
-    return {"schedule": make_schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks)}
+    return {"schedule": schedule_of(scenario, own)}
 
 
 def one_token_late(loss_of: Callable[..., Tensor]) -> Callable[..., Tensor]:
