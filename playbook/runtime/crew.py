@@ -13,13 +13,16 @@ from playbook.runtime import environment, limits
 from playbook.runtime.launch import RankProcess, start_rank
 from playbook.runtime.plan import Plan
 from playbook.runtime.surroundings import Surroundings
-from playbook.runtime.verdict import Evidence
+from playbook.runtime.verdict import Evidence, only_waited
 from playbook.runtime.worker import Order, Settings
 
 Event = dict[str, Any]
 
 GRACE_S = 0.5
 """After the first sign of a failure, how long to wait for better evidence from the other ranks."""
+
+CULPRIT_GRACE_S = 5.0
+"""The same while all that is heard is that a peer has gone: on a busy machine its end is noticed late."""
 
 _BURIAL_S = 2.0
 
@@ -65,6 +68,7 @@ class Crew:
         self.killed = False
         self.oom_kills = limits.oom_kills()
         self.grace_until: float | None = None
+        self._named = False
         self._groups = 0
         try:
             for rank in range(plan.ranks):
@@ -222,5 +226,8 @@ class Crew:
 
     def _blame(self, member: Member, evidence: Evidence) -> None:
         member.evidence = evidence
-        if self.grace_until is None:
-            self.grace_until = time.monotonic() + GRACE_S
+        now = time.monotonic()
+        if all(only_waited(item) for item in self.evidence):
+            self.grace_until = self.grace_until or now + CULPRIT_GRACE_S
+        elif not self._named:
+            self._named, self.grace_until = True, now + GRACE_S

@@ -88,6 +88,11 @@ def is_peers_fault(cause: str, kinds: Collection[str] = ()) -> bool:
     return bool(_PEER_KINDS.intersection(kinds) or _PEER_WORDS.search(cause))
 
 
+def only_waited(item: Evidence) -> bool:
+    """Whether a rank lives and has only told that a peer has gone."""
+    return item.exit_code is None and is_peers_fault(item.cause, item.kinds)
+
+
 def _with_files(item: Evidence, directory: Path | None) -> tuple[Evidence, str]:
     """Evidence with the last phase that the rank wrote, and the end of its log."""
     if directory is None:
@@ -101,7 +106,7 @@ def _with_files(item: Evidence, directory: Path | None) -> tuple[Evidence, str]:
 def _weight(item: Evidence, log: str) -> int:
     """0 for a signal, 1 for an exit, 2 for an exception of its own, 3 for having waited for a peer."""
     if item.exit_code is None:
-        return _WAITED if is_peers_fault(item.cause, item.kinds) else 2
+        return _WAITED if only_waited(item) else 2
     if item.exit_code == -signal.SIGABRT and _PEER_WORDS.search(log):
         return _WAITED  # NCCL's watchdog aborts the process of a rank that has lost its peer
     return 0 if item.exit_code < 0 else 1
