@@ -135,14 +135,17 @@ def test_jobs_run_in_the_order_of_their_submission(pool):
     assert [job.result(WAIT_S).values[0] for job in jobs] == [0, 1, 2, 3, 4]
 
 
-def test_submitting_returns_before_the_job_has_run(pool):
-    def wait():
+def test_submitting_returns_before_the_job_has_run(pool, tmp_path: Path):
+    def wait(path):
+        import pathlib
         import time
 
-        time.sleep(1.0)
+        while not pathlib.Path(path).exists():
+            time.sleep(0.01)
 
-    job = pool.submit(wait)
+    job = pool.submit(wait, str(tmp_path / "submitted"))
     assert job.state in ("queued", "running")
+    (tmp_path / "submitted").touch()
     job.result(WAIT_S)
     assert job.state == "done"
 

@@ -3,7 +3,6 @@
 import _thread
 import asyncio
 import threading
-import time
 
 import psutil
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from playbook.runtime.errors import JobCancelled
 from playbook.runtime.pool import Pool
 from playbook.runtime.run import load_run
+from tests.runtime.processes import left_running, wait_until
 
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(120)]
 WAIT_S = 60
@@ -40,22 +40,19 @@ def rank():
 def hung(pool):
     """A job that hangs by now."""
     job = pool.submit(hang)
-    deadline = time.monotonic() + WAIT_S
-    while not any(event["kind"] == "mark" for event in job.events):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: any(event["kind"] == "mark" for event in job.events))
     return job
 
 
 def test_a_hung_collective_is_cancelled_and_the_pool_goes_on(pool):
     job = hung(pool)
-    pids = list(pool.status()["pid"])
+    ranks = list(map(psutil.Process, pool.status()["pid"]))
     assert job.cancel()
     with pytest.raises(JobCancelled, match="hang was cancelled"):
         job.result(WAIT_S)
     assert job.state == "cancelled"
     assert not job.cancel()
-    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert left_running(ranks, patience_s=0) == []
     assert load_run(job.directory).state == "cancelled"
     assert pool.submit(rank).result(WAIT_S).values == (0, 1)
 
@@ -95,9 +92,16 @@ def test_a_wait_that_times_out_leaves_the_job_alone(pool):
     job.cancel()
 
 
-def test_interrupting_the_wait_cancels_the_job(pool):
+def test_interrupting_the_wait_cancels_the_job(pool, monkeypatch):
     job = hung(pool)
-    threading.Timer(0.3, _thread.interrupt_main).start()
+    waits, wait = threading.Event(), job._ended.wait
+    monkeypatch.setattr(job._ended, "wait", lambda left: (waits.set(), wait(left))[1])
+
+    def interrupt():  # only a wait: anywhere else it would end all the tests
+        if waits.wait(WAIT_S):
+            _thread.interrupt_main()
+
+    threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         job.result(WAIT_S)
     with pytest.raises(JobCancelled):
@@ -105,30 +109,27 @@ def test_interrupting_the_wait_cancels_the_job(pool):
     assert pool.submit(rank).result(WAIT_S).values == (0, 1)
 
 
-def test_a_job_can_be_awaited_while_the_loop_does_other_things(pool):
-    async def both():
-        ticks = 0
+def test_a_job_can_be_awaited_while_the_loop_does_other_things(pool, tmp_path):
+    def rest(path):
+        import pathlib
+        import time
 
-        async def tick():
-            nonlocal ticks
-            while True:
-                ticks += 1
-                await asyncio.sleep(0.02)
+        while not pathlib.Path(path).exists():
+            time.sleep(0.01)
+        return "rested"
 
-        def rest():
-            import time
+    async def tick(path):
+        for _ in range(5):
+            await asyncio.sleep(0.02)
+        path.touch()
 
-            time.sleep(0.4)
-            return "rested"
+    async def both(path):
+        ticking = asyncio.ensure_future(tick(path))
+        run = await asyncio.wait_for(pool.submit(rest, str(path)), WAIT_S)
+        await ticking
+        return run.values
 
-        ticking = asyncio.ensure_future(tick())
-        run = await pool.submit(rest)
-        ticking.cancel()
-        return run.values, ticks
-
-    values, ticks = asyncio.run(both())
-    assert values == ("rested", "rested")
-    assert ticks > 3
+    assert asyncio.run(both(tmp_path / "ticked")) == ("rested", "rested")
 
 
 def test_cancelling_the_wait_cancels_the_job(pool):
@@ -155,12 +156,12 @@ def test_awaiting_a_finished_job_returns_at_once(pool):
 def test_closing_a_pool_cancels_what_runs_and_what_waits():
     pool = Pool(ranks=2, backend="gloo")
     job, queued = hung(pool), pool.submit(rank)
-    pids = list(pool.status()["pid"])
+    ranks = list(map(psutil.Process, pool.status()["pid"]))
     pool.close()
     for each in (job, queued):
         with pytest.raises(JobCancelled, match="its pool was closed"):
             each.result(WAIT_S)
-    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert left_running(ranks, patience_s=0) == []
 
 
 def test_a_callback_may_cancel_its_job_and_close_its_pool():

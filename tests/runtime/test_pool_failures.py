@@ -7,8 +7,10 @@ import time
 import psutil
 import pytest
 
+from playbook.runtime import crew
 from playbook.runtime.errors import RankFailed
 from playbook.runtime.run import load_run
+from tests.runtime.processes import left_running, wait_until
 
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(120)]
 WAIT_S = 60
@@ -104,7 +106,9 @@ def test_sys_exit_counts_as_a_failure(failed):
     assert failed(0, 0).cause == "SystemExit: enough"
 
 
-def test_all_ranks_may_fail_of_themselves(four):
+def test_all_ranks_may_fail_of_themselves(four, monkeypatch):
+    monkeypatch.setattr(crew, "GRACE_S", WAIT_S)  # until all have been heard
+
     def everywhere():
         raise KeyError("the same")
 
@@ -114,19 +118,41 @@ def test_all_ranks_may_fail_of_themselves(four):
     assert len(caught.value.others) == 3
 
 
-def test_a_rank_that_had_returned_is_no_victim(four):
-    def late():
+def test_a_rank_that_had_returned_is_no_victim(four, tmp_path):
+    def late(path):
+        import pathlib
         import time
 
         import torch.distributed as dist
 
         if dist.get_rank() == 2:
-            time.sleep(1)
+            while not pathlib.Path(path).exists():
+                time.sleep(0.01)
             raise OSError("late")
 
+    job = four.submit(late, str(tmp_path / "others have returned"))
+    wait_until(lambda: sorted(four.status()["state"]) == ["busy", "done", "done", "done"])
+    (tmp_path / "others have returned").touch()
     with pytest.raises(RankFailed) as caught:
-        four.submit(late).result(WAIT_S)
+        job.result(WAIT_S)
     assert (caught.value.rank, caught.value.victims) == (2, ())
+
+
+def test_a_rank_whose_end_is_noticed_after_that_of_its_victims_is_still_named(four):
+    def vanish():
+        import os
+        import time
+
+        import torch.distributed as dist
+
+        if dist.get_rank() == 0:
+            raise ConnectionError("connection closed by peer")
+        time.sleep(1.5 if dist.get_rank() == 1 else 60)
+        os._exit(3)
+
+    with pytest.raises(RankFailed, match="exit code 3") as caught:
+        four.submit(vanish).result(WAIT_S)
+    assert (caught.value.rank, caught.value.victims) == (1, (0, 2, 3))
 
 
 def test_jobs_behind_a_failed_one_still_run(four):
@@ -150,8 +176,9 @@ def test_a_function_that_cannot_be_unpacked_fails_in_words(four):
 def test_an_idle_rank_that_dies_is_replaced(four):
     four.submit(all_reduce).result(WAIT_S)
     before = list(four.status()["pid"])
+    first = psutil.Process(before[0])
     os.kill(before[1], signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(before[0])] if psutil.pid_exists(before[0]) else [], timeout=20)
+    assert left_running([first]) == []
     assert four.submit(all_reduce).result(WAIT_S).values == (4.0,) * 4
     assert set(before).isdisjoint(four.status()["pid"])
 
@@ -167,6 +194,7 @@ def test_what_was_reported_before_a_crash_is_kept(four):
 
         emit("mark", "before", step=1)
         report_table("memory", [{"op": "x", "bytes": 8, "term": "temporary"}])
+        dist.barrier()
         if dist.get_rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
