@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +15,7 @@ import pytest
 
 from playbook.runtime import scratch
 from playbook.runtime.run import load_run
+from tests.runtime.processes import left_running, runs
 
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(120)]
 
@@ -36,44 +39,50 @@ from playbook.runtime.pool import Pool
 pool = Pool(ranks=2, backend="gloo", start_method={method!r})
 pool.submit(lambda: None).result(100)
 job = pool.submit(work)
-while job.state != "running":
+def wrote(rank):  # a rank that holds its interpreter lock can send nothing, but its file is written at once
+    path = job.directory and job.directory / f"rank{{rank}}.jsonl"
+    return path and path.exists() and {sign!r} in path.read_text()
+while not all(map(wrote, (0, 1))):
     time.sleep(0.01)
-time.sleep(0.3)
+time.sleep(0.3)  # the ranks now enter what the test is about; sooner is no other outcome
 print(*pool.status()["pid"], flush=True)
 sys.stdin.readline()  # go on when the test holds every process
 {end}
 """
 
 
-def start_kernel(work: str, method: str, end: str) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    code = KERNEL.format(work=work, method=method, end=end)
-    kernel = subprocess.Popen(
+@contextmanager
+def kernel_with_ranks(
+    work: str, method: str, end: str, sign: str = "running the function"
+) -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
+    """A kernel whose ranks have written `sign`, and every process that it has started."""
+    code = KERNEL.format(work=work, method=method, end=end, sign=sign)
+    processes: list[psutil.Process] = []
+    with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert kernel.stdin is not None and kernel.stdout is not None
-    with kernel.stdin as go, kernel.stdout as out:
-        ranks = [psutil.Process(int(pid)) for pid in out.readline().split()]
-        assert len(ranks) == 2
-        servers = psutil.Process(kernel.pid).children(recursive=True)
-        go.write("go\n")
-    return kernel, list({*ranks, *servers})
-
-
-def assert_all_gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=15)
-    left = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
-    for process in left:
-        process.kill()
-    assert not left
+    ) as kernel:
+        assert kernel.stdin is not None
+        assert kernel.stdout is not None
+        try:
+            ranks = [psutil.Process(int(pid)) for pid in kernel.stdout.readline().split()]
+            assert len(ranks) == 2
+            processes += {*ranks, *psutil.Process(kernel.pid).children(recursive=True)}
+            kernel.stdin.write("go\n")
+            kernel.stdin.flush()
+            yield kernel, processes
+        finally:
+            kernel.kill()
+            for process in filter(runs, processes):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 @pytest.mark.parametrize("work", [HANG, HOLD_THE_LOCK], ids=["hung collective", "interpreter lock held"])
 def test_no_rank_outlives_a_killed_kernel(work: str, method: str):
-    kernel, processes = start_kernel(work, method, "time.sleep(1000)")
-    os.kill(kernel.pid, signal.SIGKILL)
-    kernel.wait(30)
-    assert_all_gone(processes)
+    with kernel_with_ranks(work, method, "time.sleep(1000)") as (kernel, processes):
+        kernel.kill()
+        assert left_running(processes) == []
 
 
 ENDS = ["sys.exit(0)", "raise ValueError('end')", "os.kill(os.getpid(), 15)"]
@@ -81,9 +90,9 @@ ENDS = ["sys.exit(0)", "raise ValueError('end')", "os.kill(os.getpid(), 15)"]
 
 @pytest.mark.parametrize("end", ENDS)
 def test_no_rank_outlives_a_kernel_that_ends(end: str):
-    kernel, processes = start_kernel(HANG, "forkserver", end)
-    kernel.wait(30)
-    assert_all_gone(processes)
+    with kernel_with_ranks(HANG, "forkserver", end) as (kernel, processes):
+        kernel.wait(60)
+        assert left_running(processes) == []
 
 
 def test_an_interrupt_of_the_process_group_spares_the_ranks():
@@ -92,24 +101,27 @@ def test_an_interrupt_of_the_process_group_spares_the_ranks():
         "import time\n"
         "from playbook.runtime.pool import Pool\n"
         "pool = Pool(ranks=2, backend='gloo')\n"
-        "print('started', flush=True)\n"
         "try:\n"
+        "    print('started', flush=True)\n"
         "    time.sleep(100)\n"
         "except KeyboardInterrupt:\n"
         "    print(pool.submit(lambda: 'alive').result(100).values, flush=True)\n"
     )
-    kernel = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
-    assert kernel.stdout is not None
-    kernel.stdout.readline()
-    time.sleep(0.2)
-    os.killpg(kernel.pid, signal.SIGINT)
-    out, err = kernel.communicate(timeout=100)
+    ) as kernel:
+        try:
+            assert kernel.stdout is not None
+            kernel.stdout.readline()
+            time.sleep(0.2)
+            os.killpg(kernel.pid, signal.SIGINT)
+            out, err = kernel.communicate(timeout=100)
+        finally:
+            kernel.kill()
     assert out.strip() == "('alive', 'alive')", err
     assert err == ""
 
@@ -139,12 +151,11 @@ REPORT = """
 
 def test_a_killed_kernel_leaves_its_measurements_and_no_other_file(runs: Path):
     work = HANG.replace("    import torch, time\n", "    import torch, time\n" + REPORT)
-    kernel, processes = start_kernel(work, "forkserver", "time.sleep(1000)")
-    (folder,) = Path(tempfile.gettempdir()).glob(f"playbook-pool-{kernel.pid}-*")
-    assert folder.stat().st_mode & 0o777 == 0o700
-    os.kill(kernel.pid, signal.SIGKILL)
-    kernel.wait(30)
-    assert_all_gone(processes)
+    with kernel_with_ranks(work, "forkserver", "time.sleep(1000)", '"kind":"rows"') as (kernel, processes):
+        (folder,) = Path(tempfile.gettempdir()).glob(f"playbook-pool-{kernel.pid}-*")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        kernel.kill()
+        assert left_running(processes) == []
     scratch.sweep()  # as the next pool does
     assert not folder.exists()
     newest = max((path for path in runs.iterdir() if "-work-" in path.name), key=lambda p: p.stat().st_mtime)
