@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from playbook.program.chrome_trace import chrome_trace
+from playbook.program.messages import Messages
+from playbook.program.simulated_timeline import timeline_of
+from playbook.program.waiting import Waiting, waiting_of
 from playbook.schedules.action import KINDS
 from playbook.schedules.packed import B, F, W
-from playbook.tables import table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-KIND_WORDS = ("forward", "backward", "backward_input", "backward_weight")
-"""`KINDS` in the words of the timeline table."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is read off is made when asked for, and kept
 class Simulation:
     """When each action runs; arrays go rank by rank, in each rank's own order."""
 
@@ -35,6 +38,10 @@ class Simulation:
     overlapped: NDArray[np.bool_]
     """Whether an action is the second of an overlapped pair: it has the start and duration of the first, and
     the pair counts once as work."""
+    recomputed: NDArray[np.float64]
+    """Part of each duration, at its start, that makes activations again."""
+    messages: Messages
+    """Every result that passes from one rank to another."""
     bounds: tuple[int, ...]
     """Actions of rank r are `bounds[r]:bounds[r + 1]`."""
 
@@ -113,28 +120,80 @@ class Simulation:
         return [f"m{microbatch}/{KINDS[kind]}/stage{stage}" for microbatch, kind, stage in rows]
 
     @property
+    def labels(self) -> list[str]:
+        """Each action as text, as in 2F0."""
+        rows = zip(self.stage.tolist(), self.kind.tolist(), self.microbatch.tolist(), strict=True)
+        return [f"{stage}{KINDS[kind]}{microbatch}" for stage, kind, microbatch in rows]
+
+    @property
     def table(self) -> DataFrame:
         """The timeline table, with the costs read as seconds and source "simulated"."""
-        kinds = self.kind.tolist()
-        pairs = zip(self.stage.tolist(), kinds, self.microbatch.tolist(), strict=True)
-        return table(
-            "timeline",
-            {
-                "scenario": "",
-                "rank": self.rank,
-                "op": self.ids,
-                "lane": "compute",
-                "kind": [KIND_WORDS[kind] for kind in kinds],
-                "label": [f"{stage}{KINDS[kind]}{microbatch}" for stage, kind, microbatch in pairs],
-                "microbatch": self.microbatch,
-                "start_s": self.start,
-                "duration_s": self.duration,
-                "low_s": self.duration,
-                "high_s": self.duration,
-                "bytes": 0,
-                "source": "simulated",
-            },
+        return timeline_of(self)
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Write the timeline table as CSV; to `path` too if given."""
+        text = str(self.table.to_csv(index=False))
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def to_chrome_trace(self, path: str | Path | None = None) -> str:
+        """Write a trace for Perfetto as JSON, with the costs read as seconds; to `path` too if given."""
+        text = json.dumps(chrome_trace(self.table))
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    @property
+    def cause(self) -> NDArray[np.int64]:
+        """Row of the action that each action waited for last; −1 if it started when its rank was free.
+
+        Where a sender is kept by its own message it is the sender, or what kept the message's receiver. The
+        second of an overlapped pair has −1: the pair's wait is the first's.
+        """
+        return self._waiting.cause
+
+    @property
+    def waited(self) -> NDArray[np.float64]:
+        """Idle time before each action, from the end of the one before it on its rank, or from the start."""
+        return self._waiting.waited
+
+    @property
+    def in_flight(self) -> NDArray[np.float64]:
+        """Part of each action's wait during which the message waited for was under way."""
+        return self._waiting.in_flight
+
+    @property
+    def exposed_communication(self) -> tuple[float, ...]:
+        """Per rank, the idle time during which a message waited for was under way."""
+        return tuple(float(self.in_flight[self._of(rank)].sum()) for rank in range(self.ranks))
+
+    def wait_words(self, row: int) -> str:
+        """What an action waited for, as in "waits for 0B3 of rank 1; 0.3 of it the message's way".
+
+        Empty if it did not wait. The second of an overlapped pair tells of the pair.
+        """
+        row -= int(self.overlapped[row])
+        at, waited, flight = (
+            int(self._waiting.message[row]),
+            float(self.waited[row]),
+            float(self.in_flight[row]),
         )
+        if at < 0:
+            return ""
+        sender, receiver = int(self.messages.sender[at]), int(self.messages.receiver[at])
+        name = f"{self.stage[sender]}{KINDS[self.kind[sender]]}{self.microbatch[sender]}"
+        words = f"waits for {name} of rank {self.rank[sender]}"
+        if self.rank[sender] == self.rank[row]:
+            words = f"waits until {name} has reached rank {self.rank[receiver]}"
+        if flight <= 0:
+            return words
+        part = "all" if flight >= waited * (1 - 1e-9) else f"{flight:.3g}"
+        return f"{words}; {part} of it the message's way"
+
+    @cached_property
+    def _waiting(self) -> Waiting:
+        return waiting_of(self.start, self.duration, self.rank, self.overlapped, self.messages)
 
     def _of(self, rank: int) -> slice:
         if not 0 <= rank < self.ranks:

@@ -1,0 +1,133 @@
+"""What the actions of a pipeline cost, and how long a message between two stages is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from playbook.program.actions import Actions
+from playbook.schedules.packed import F, W
+from playbook.spec import Link
+
+Cost = float | Sequence[float]
+"""One number for all stages, or one for each."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Costs of one chunk, in any one unit; one number for all stages, or one for each."""
+
+    forward: Cost = 1.0
+    backward_input: Cost = 1.0
+    backward_weight: Cost = 1.0
+    backward: Cost | None = None
+    """A fused backward; backward_input + backward_weight if None."""
+    overlap: Cost | None = None
+    """A forward and a backward at the same time, by the stage of the forward; both, one after the other,
+    if None."""
+    recompute: Cost = 0.0
+    """Added to the backward that needs activations (fused, or for the inputs): it makes them again first."""
+
+
+def durations(
+    actions: Actions, costs: Costs, depth: int, stragglers: Mapping[int, float]
+) -> tuple[Floats, Floats]:
+    """Duration of every action, and the part at its start that recomputes.
+
+    Both actions of an overlapped pair carry the duration of the pair.
+
+    Raises
+    ------
+    ValueError
+        If costs do not fit the stages, or a straggler is no rank.
+    """
+    stages, stage, second = actions.stages, actions.stage, actions.second
+    table = _kind_by_stage(costs, stages, depth)
+    duration = table[actions.kind, stage]
+    again = per_place("recompute", costs.recompute, stages, depth, "stages")
+    recomputed = np.where((actions.kind == F) | (actions.kind == W), 0.0, again[stage])
+    duration = duration + recomputed
+    seconds = np.flatnonzero(second)
+    if seconds.size:
+        firsts = seconds - 1
+        both = duration[firsts] + duration[seconds]
+        if costs.overlap is not None:
+            given = per_place("overlap", costs.overlap, stages, depth, "stages")
+            both = given[stage[firsts]] + recomputed[seconds]
+        duration[firsts] = duration[seconds] = both
+    if not stragglers:
+        return duration, recomputed
+    slower = _factors(actions.ranks, stragglers)[actions.rank]
+    return duration * slower, recomputed * slower
+
+
+def _kind_by_stage(costs: Costs, stages: int, depth: int) -> Floats:
+    names = ("forward", "backward_input", "backward_weight")
+    forward, through, weight = (
+        per_place(name, getattr(costs, name), stages, depth, "stages") for name in names
+    )
+    fused = through + weight
+    if costs.backward is not None:
+        fused = per_place("backward", costs.backward, stages, depth, "stages")
+    return np.stack((forward, fused, through, weight))
+
+
+def _factors(ranks: int, stragglers: Mapping[int, float]) -> Floats:
+    factors = np.ones(ranks)
+    for rank, factor in stragglers.items():
+        if not 0 <= rank < ranks:
+            raise ValueError(f"straggler {rank}: there are {ranks} ranks; use 0 to {ranks - 1}")
+        if not 0 < factor < float("inf"):
+            raise ValueError(f"straggler {rank}: factor {factor} must be above 0; 2 is twice as slow")
+        factors[rank] = factor
+    return factors
+
+
+def border_delays(
+    stages: int, depth: int, comm: Cost, link: Link | Sequence[Link] | None, message_bytes: Cost
+) -> Floats:
+    """Delay over each border between stages s and s + 1, at place s; 0 at the last stage of a chain.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many delays, links or messages as borders, or a delay and a link are both given.
+    """
+    chains, per_chain = stages // depth, depth - 1
+    where = "borders between stages"
+    delay = per_place("comm", comm, per_chain * chains, per_chain, where)
+    size = per_place("message_bytes", message_bytes, per_chain * chains, per_chain, where)
+    if link is not None:
+        if np.any(delay):
+            raise ValueError(f"comm={comm} and a link are both given; leave one of them out")
+        links = [link] if isinstance(link, Link) else list(link)
+        latency = [one.latency_s for one in links]
+        rate = [one.bandwidth_bytes_per_s for one in links]
+        if isinstance(link, Link):
+            latency, rate = latency[0], rate[0]
+        delay = per_place("link", latency, size.size, per_chain, where)
+        delay = delay + size / per_place("link", rate, size.size, per_chain, where)
+    return np.pad(delay.reshape(chains, per_chain), ((0, 0), (0, 1))).ravel()
+
+
+def per_place(what: str, cost: Cost, count: int, chain: int, places: str) -> Floats:
+    """One cost for each place, from one number or a sequence; a sequence may be that of one chain.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many, or one is negative or not finite.
+    """
+    values = np.asarray(cost, dtype=np.float64)
+    if values.ndim == 1 and values.size == chain and chain:
+        values = np.tile(values, count // chain)
+    if values.ndim > 1 or (values.ndim == 1 and values.size != count):
+        raise ValueError(f"{what} has {values.size} values for {count} {places}; give one number, or {count}")
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise ValueError(f"{what}={cost}; use finite numbers, 0 or more")
+    return np.broadcast_to(values, (count,))
