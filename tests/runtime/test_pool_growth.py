@@ -4,11 +4,13 @@ import gc
 import ipaddress
 import os
 import threading
+from contextlib import suppress
 
 import psutil
 import pytest
 
 from playbook.runtime.pool import Pool
+from tests.runtime.processes import wait_until
 
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(120)]
 WAIT_S = 60
@@ -41,16 +43,26 @@ def usage(pool) -> list[tuple[int, int]]:
     return [(process.num_fds(), process.memory_info().rss) for process in processes]
 
 
+def assert_usage_returns_to(before: list[tuple[int, int]], pool, more_fds: int = 0) -> None:
+    """A rank puts its log away after it has answered, so there may be a descriptor more for a moment."""
+    most = [(fds + more_fds, rss + 20 * 2**20) for fds, rss in before]
+
+    def too_much() -> list[str]:
+        now = zip(usage(pool), most, strict=True)
+        return [f"{got} > {limit}" for got, limit in now if got[0] > limit[0] or got[1] >= limit[1]]
+
+    with suppress(AssertionError):
+        wait_until(lambda: not too_much(), patience_s=20)
+    assert too_much() == []
+
+
 def test_a_hundred_jobs_leave_nothing_behind(pool):
     for _ in range(10):
         pool.submit(work).result(WAIT_S)
     before, threads = usage(pool), threading.active_count()
     for _ in range(100):
         pool.submit(work).result(WAIT_S)
-    after = usage(pool)
-    for (fds_before, rss_before), (fds_after, rss_after) in zip(before, after, strict=True):
-        assert fds_after <= fds_before
-        assert rss_after - rss_before < 20 * 2**20
+    assert_usage_returns_to(before, pool)
     assert threading.active_count() <= threads
 
 
@@ -60,9 +72,7 @@ def test_jobs_that_make_groups_leave_no_socket_behind(pool):
     before = usage(pool)
     for _ in range(20):
         pool.submit(make_groups).result(WAIT_S)
-    after = usage(pool)
-    for (fds_before, _), (fds_after, _) in zip(before, after, strict=True):
-        assert fds_after <= fds_before + 2
+    assert_usage_returns_to(before, pool, more_fds=2)
 
 
 def test_pools_and_restarts_leave_no_descriptor_behind():
