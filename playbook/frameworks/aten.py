@@ -85,7 +85,7 @@ def norm_backward(
     )
     lines = [
         line("mul", big("dnormal", z.value), given),
-        line("mul", big("products", z.value), given, normal),
+        replace(line("mul", big("products", z.value), given, normal), for_weights=True),
         weight,
         *([line("_to_copy", big("dscaled"), dnormal)] if half else []),
         line("mul", big("weighed"), dscaled, wide),

@@ -22,7 +22,7 @@ def embedding(z: Sizes) -> Block:
     if z.model.tied:
         own = (Made(OF_EMBEDDING, table, "tp"),)
         both = Line(owner=EMBED, op="add", holds=(OF_EMBEDDING,), completes=weight)
-        backward = [replace(look_back, makes=own, completes=()), both]
+        backward = [replace(look_back, makes=own, completes=(), for_weights=True), both]
     rows = (f"{EMBED}/embedding#0", f"{EMBED}/embedding_dense_backward#0")
     found = block(
         "embedding",

@@ -43,6 +43,8 @@ class Line:
         Names of tensors that it reads, or that live until its end for another reason.
     completes
         Parameters whose gradient it makes.
+    for_weights
+        Whether it serves such a gradient only, though another line completes it.
     takes
         Parameters whose gradient is handed on at its end, where an earlier line of the same node made it.
     """
@@ -54,6 +56,7 @@ class Line:
     flops: Size = 0
     region: Region = "full"
     completes: tuple[str, ...] = ()
+    for_weights: bool = False
     takes: tuple[str, ...] = ()
 
 
@@ -64,7 +67,14 @@ class Segment:
         self.letter = phase
         self.lines = tuple(lines)
         self.rows = rows(
-            Op(owner=line.owner, op=line.op, phase=phase, flops=line.flops, region=line.region)
+            Op(
+                owner=line.owner,
+                op=line.op,
+                phase=phase,
+                flops=line.flops,
+                region=line.region,
+                for_weights=line.for_weights or bool(line.completes),
+            )
             for line in lines
         )
 

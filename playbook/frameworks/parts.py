@@ -2,7 +2,7 @@
 completes them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from playbook.program.block import Tensor, Weight
 from playbook.program.op import END, At, Op, Region, Size
@@ -26,6 +26,17 @@ def forward(owner: str, op: str, flops: Size = 0, region: Region = "full", group
 def backward(owner: str, op: str, flops: Size = 0, region: Region = "full", group: str = "") -> Op:
     """One row of backward."""
     return Op(owner=owner, op=op, phase="B", flops=flops, region=region, group=group)
+
+
+def for_weights(op: Op) -> Op:
+    """The same row of backward, as one that only makes gradients of weights."""
+    return replace(op, for_weights=True)
+
+
+def product_backward(owner: str, flops: Size, region: Region) -> tuple[Op, Op]:
+    """A product's backward: once for its input, once for its weight."""
+    row = backward(owner, "mm", flops, region)
+    return row, for_weights(row)
 
 
 def saved(

@@ -12,7 +12,7 @@ the attention core counts the whole score matrix, and 2.5 times its forward in f
 (Dao, FlashAttention-2, 2023).
 """
 
-from playbook.frameworks.parts import backward, block_input, forward, saved, weights
+from playbook.frameworks.parts import backward, block_input, forward, product_backward, saved, weights
 from playbook.frameworks.textbook_ends import drops, embedding, head
 from playbook.program.block import Block, Junction, Tensor
 from playbook.program.op import Op, Region, Size, rows
@@ -82,9 +82,9 @@ def layer_forward(z: Sizes) -> list[Op]:
 
 def layer_backward(z: Sizes) -> list[Op]:
     """Rows of backward: each product once for its input and once for its weight."""
-    product = {name: [backward(name, "mm", *facts)] * 2 for name, facts in products(z).items()}
+    product = {name: product_backward(name, *facts) for name, facts in products(z).items()}
     dropout = [backward("", "dropout_backward")] if drops(z) else []
-    gate = product["mlp.gate_proj"] if z.model.gated else []
+    gate = product["mlp.gate_proj"] if z.model.gated else ()
     core = attention_flops(z)
     core = scaled(core, 5, 2) if z.attention == "flash" else core * 2
     return [

@@ -1,6 +1,14 @@
 """The ends of the papers' model: the token table, and the last norm with the head and the loss."""
 
-from playbook.frameworks.parts import backward, block_input, forward, saved, weights
+from playbook.frameworks.parts import (
+    backward,
+    block_input,
+    for_weights,
+    forward,
+    product_backward,
+    saved,
+    weights,
+)
 from playbook.program.block import Block, Junction, Tensor
 from playbook.program.op import END, START, At, rows
 from playbook.program.policy import Sizes
@@ -26,7 +34,7 @@ def embedding(z: Sizes) -> Block:
     return Block(
         name="embedding",
         forward=rows([forward("embed_tokens", "embedding")]),
-        backward=rows([backward("embed_tokens", "embedding_dense_backward")]),
+        backward=rows([for_weights(backward("embed_tokens", "embedding_dense_backward"))]),
         tensors=(mask,) if drops(z) else (),
         weights=weights(z.embedding_parameters, {p.name: back for p in z.embedding_parameters}),
         junctions=(Junction(leave="embed_tokens", output_rows=(look, back), bytes=z.value * z.T * z.h),),
@@ -62,7 +70,7 @@ def head(z: Sizes) -> Block:
         backward=rows(
             [
                 backward("", "cross_entropy_backward"),
-                *[backward("lm_head", "mm", flops, "tp")] * 2,
+                *product_backward("lm_head", flops, "tp"),
                 backward("norm", "norm_backward"),
             ]
         ),

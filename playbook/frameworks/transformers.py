@@ -14,9 +14,11 @@ from playbook.frameworks.parts import (
     backward,
     block_gradient,
     block_input,
+    for_weights,
     forward,
     passing,
     passing_back,
+    product_backward,
     saved,
     weights,
 )
@@ -95,7 +97,7 @@ def embedding(z: Sizes) -> Block:
     return Block(
         name="embedding",
         forward=rows([forward("embed_tokens", "embedding")]),
-        backward=rows([backward("embed_tokens", "embedding_dense_backward")]),
+        backward=rows([for_weights(backward("embed_tokens", "embedding_dense_backward"))]),
         tensors=(table, block_gradient(z.value * z.T * z.h, back), *((second,) if tied else ())),
         weights=(
             Weight(
@@ -118,7 +120,7 @@ def head(z: Sizes) -> Block:
     return Block(
         name="head",
         forward=rows((*last.forward, forward("lm_head", "mm", flops, "tp"), *loss_forward(z))),
-        backward=rows((*loss_backward(z), *[backward("lm_head", "mm", flops, "tp")] * 2, *last.backward)),
+        backward=rows((*loss_backward(z), *product_backward("lm_head", flops, "tp"), *last.backward)),
         tensors=(
             block_input(stream, "norm/mul#0", "norm/mul#6" if z.value == 4 else None),
             *last.tensors,

@@ -1,7 +1,16 @@
 """Llama's parts as plain operations, one kernel each: norm, attention, feed-forward; what each keeps and
 passes."""
 
-from playbook.frameworks.parts import Piece, backward, forward, passing, passing_back, saved
+from playbook.frameworks.parts import (
+    Piece,
+    backward,
+    for_weights,
+    forward,
+    passing,
+    passing_back,
+    product_backward,
+    saved,
+)
 from playbook.program.block import Tensor
 from playbook.program.op import Op, Region, Size
 from playbook.program.policy import Sizes
@@ -33,25 +42,16 @@ def rms_norm(
     """A norm over so many elements in so many groups; half precision is widened first."""
     half = z.value == 2
     names = ["_to_copy"] * half + ["pow", "mean", "add", "rsqrt", "mul"] + ["_to_copy"] * half + ["mul"]
-    back = [
-        "mul",
-        "mul",
-        "sum",
-        *["_to_copy"] * half,
-        "mul",
-        "mul",
-        "sum",
-        "pow",
-        "mul",
-        "div",
-        "pow",
-        "mul",
-        "mul",
-    ]
-    back += ["_to_copy"] * half
+    weight = [for_weights(backward(owner, name, region=region)) for name in ("mul", "sum")]
+    inner = ["mul", "mul", "sum", "pow", "mul", "div", "pow", "mul", "mul"]
+    back = ["_to_copy"] * half + inner + ["_to_copy"] * half
     return Piece(
         forward=tuple(forward(owner, name, region=region) for name in names),
-        backward=tuple(backward(owner, name, region=region) for name in back),
+        backward=(
+            backward(owner, "mul", region=region),
+            *weight,
+            *(backward(owner, name, region=region) for name in back),
+        ),
         tensors=(
             *kept_by_norm(z, owner, numel, groups, ends, region, out),
             *passed_by_norm(z, owner, numel, ends[2], region),
@@ -102,11 +102,10 @@ def passed_by_norm(z: Sizes, o: str, numel: Size, gradient_birth: str, region: R
 def linear(z: Sizes, owner: str, out: Size, into: Size, region: Region, bias: bool) -> Piece:
     """A projection: one product forward, two backward (input, then weight), and a sum for the bias."""
     flops = 2 * z.T * out * into
-    summed = (backward(owner, "sum", region=region),) if bias else ()
-    product = backward(owner, "mm", flops, region)
+    summed = (for_weights(backward(owner, "sum", region=region)),) if bias else ()
     return Piece(
         forward=(forward(owner, "addmm" if bias else "mm", flops, region),),
-        backward=(product, product, *summed),
+        backward=(*product_backward(owner, flops, region), *summed),
     )
 
 

@@ -29,6 +29,10 @@ class Tensor:
         Row of the last use in forward; None for a tensor that is born later.
     bwd_end
         Row of the release in backward or after it. Set on a tensor of forward, it means saved for backward.
+    weight_end
+        Row of the release where a schedule splits backward, if it is another one: W needs it longer.
+    split_only
+        Whether it is memory only there: a gradient that W reads, in an accounting without temporaries.
     region, when, group
         As for `Op`.
     """
@@ -39,6 +43,8 @@ class Tensor:
     birth: At
     fwd_end: At | None = None
     bwd_end: At | None = None
+    weight_end: At | None = None
+    split_only: bool = False
     region: Region = "whole"
     when: When = "every"
     group: str = ""

@@ -1,16 +1,18 @@
 """Lay the templates of one pipeline stage side by side: rows and tensors of one micro-batch as arrays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from playbook.program.block import Block, Tensor
 from playbook.program.op import At
 from playbook.program.order import SEGMENTS, STATE, WHEN, Ints
 from playbook.program.segment import Names, Rows, SegmentRows
+from playbook.program.split import Split, split_ends
 from playbook.tables import TERMS
 
 
@@ -32,6 +34,10 @@ class Tensors:
 
     def __len__(self) -> int:
         return len(self.size)
+
+    def take(self, index: NDArray[Any]) -> "Tensors":
+        """Return some of them."""
+        return Tensors(**{name: getattr(self, name)[index] for name in Tensors.__dataclass_fields__})
 
 
 class Stage:
@@ -55,19 +61,55 @@ class Stage:
         self.unique = tuple(self.blocks[index] for index in self.first_of)
         self.templates: tuple[Tensor, ...] = tuple(t for block in self.unique for t in block.tensors)
         self.names = Names.none()
-        self._segments = {letter: SegmentRows(letter, self.kinds, self.unique) for letter in "FBO"}
+        self.segments = {letter: SegmentRows(letter, self.kinds, self.unique) for letter in "FBO"}
 
     @cached_property
     def rows(self) -> dict[str, Rows]:
         """Rows of F, B and O."""
-        return {letter: segment.rows(self.names, self.layers) for letter, segment in self._segments.items()}
+        return {letter: segment.rows(self.names, self.layers) for letter, segment in self.segments.items()}
+
+    @cached_property
+    def split(self) -> Split:
+        """Backward in its two parts."""
+        return Split(self.segments["B"], self.rows["B"])
+
+    @cached_property
+    def split_rows(self) -> dict[str, Rows]:
+        """Rows of I and W."""
+        return {letter: self.split.rows(letter) for letter in "IW"}
+
+    def segment(self, letter: str) -> Rows:
+        """Rows of a segment."""
+        return self.split_rows[letter] if letter in "IW" else self.rows[letter]
 
     @cached_property
     def tensors(self) -> Tensors:
-        """Tensors of every block."""
+        """Tensors of every block where backward runs in one."""
+        only = np.array([tensor.split_only for tensor in self.templates], dtype=bool)
+        return self._all.take(~only[self._all.template]) if only.any() else self._all
+
+    @cached_property
+    def split_tensors(self) -> Tensors:
+        """Tensors of every block where backward runs in two parts."""
+        found = self._all
+        born, dead = (found.birth_segment, found.birth_row), (found.death_segment, found.death_row)
+        ends = split_ends(self.split, self.templates, self._spread, born, dead)
+        names = ("birth_segment", "birth_row", "death_segment", "death_row")
+        return replace(found, **dict(zip(names, ends, strict=True)))
+
+    def tensors_of(self, letter: str) -> Tensors:
+        """Tensors as a segment's runs see them: one of I or W belongs to a split backward."""
+        return self.split_tensors if letter in "IW" else self.tensors
+
+    @cached_property
+    def _spread(self) -> list[Ints]:
+        """The blocks that hold each template."""
         instances = [np.flatnonzero(self.kinds == kind) for kind in range(len(self.unique))]
-        owners = [kind for kind, block in enumerate(self.unique) for _ in block.tensors]
-        spread = [instances[kind] for kind in owners]
+        return [instances[kind] for kind, block in enumerate(self.unique) for _ in block.tensors]
+
+    @cached_property
+    def _all(self) -> Tensors:
+        spread = self._spread
         counts = np.array([len(each) for each in spread], dtype=np.int64)
         births = [self._end(t.birth, each) for t, each in zip(self.templates, spread, strict=True)]
         deaths = [self._end(t.death, each) for t, each in zip(self.templates, spread, strict=True)]
@@ -90,7 +132,8 @@ class Stage:
     def _end(self, at: At | None, instances: Ints) -> tuple[int, Ints]:
         if at is None or at.segment == "S":
             return STATE, np.zeros(len(instances), dtype=np.int64)
-        return SEGMENTS.index(at.segment), self._segments[at.segment].place(at, instances)
+        letter = "B" if at.segment in "IW" else at.segment
+        return SEGMENTS.index(letter), self.segments[letter].place(at, instances)
 
 
 def joined(parts: list[Ints]) -> Ints:

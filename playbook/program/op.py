@@ -9,8 +9,9 @@ from playbook.program.polynomial import Polynomial
 Size = int | Polynomial
 """Bytes or FLOPs: a number, or a polynomial in the model's sizes."""
 
-Segment = Literal["S", "F", "B", "O"]
-"""State that is there before the step, forward, backward (recompute in it), optimizer step."""
+Segment = Literal["S", "F", "B", "I", "W", "O"]
+"""State that is there before the step, forward, backward (recompute in it), its part for inputs, its part
+for weights, optimizer step."""
 
 Region = Literal["full", "tp", "kv", "gathered", "whole"]
 """What tensor parallelism leaves of a tensor: `tp` 1/t (heads, feed-forward columns), `kv` 1/t but never
@@ -31,6 +32,9 @@ class At(NamedTuple):
     `row` is a row's name, START or END; `block` 0 is this block, −1 the one before it in depth, +1 the one
     after, FIRST and LAST those at the ends of the stage; `otherwise` is where it is if that block has no
     such row.
+
+    Where a schedule splits backward, a place in B is in I or W as its row is, START and END of a block in I
+    if the block has rows there. Segments I and W say which: the row itself, or else the part's nearest one.
     """
 
     segment: Segment
@@ -70,6 +74,9 @@ class Op:
         The place of another block behind which the row really runs (a prefetch); it keeps its own owner.
     group
         "core" for the attention core, which selective recomputation computes again.
+    for_weights
+        Whether a row of backward only makes gradients of weights, or passes them on: where a schedule splits
+        backward it runs in W.
     """
 
     owner: str
@@ -85,6 +92,7 @@ class Op:
     issue: At | None = None
     group: str = ""
     absolute: bool = False
+    for_weights: bool = False
 
     @property
     def label(self) -> str:

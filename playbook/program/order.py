@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-SEGMENTS = ("S", "F", "B", "O")
+SEGMENTS = ("S", "F", "B", "O", "I", "W")
 WHEN = ("every", "first", "last", "later", "step")
-STATE, FORWARD, BACKWARD, STEP = range(4)
+STATE, FORWARD, BACKWARD, STEP, INPUT, WEIGHT = range(6)
 EVERY, FIRST_ONE, LAST_ONE, LATER, ONCE = range(5)
 
 

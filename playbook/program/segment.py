@@ -30,6 +30,7 @@ class Rows:
     when: Ints
     flops: Ints
     payload: Ints
+    for_weights: Ints
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -155,13 +156,19 @@ class SegmentRows:
                 WHEN.index(op.when),
                 op.flops if isinstance(op.flops, int) else 0,
                 op.payload if isinstance(op.payload, int) else 0,
+                op.for_weights,
                 op.absolute,
             )
             for op in (*self.ops, STEP)
         ]
         table = np.array(records, dtype=np.int64).T
-        fields = ("owner", "op", "phase", "axis", "stream", "when", "flops", "payload")
+        fields = ("owner", "op", "phase", "axis", "stream", "when", "flops", "payload", "for_weights")
         return dict(zip(fields, table, strict=False)), table[-1].astype(bool)
+
+    @property
+    def block_of_row(self) -> Ints:
+        """Place in depth of the block in whose turn each row runs."""
+        return np.repeat(self.order, self.lengths[self.host_of[self.order]])
 
     def place(self, at: At, instances: Ints) -> Ints:
         """Row of a place as seen from each of several blocks; a block that is not there is the stage's end.

@@ -88,6 +88,7 @@ def partial_sums(weights: tuple[Weight, ...], phase: str, bytes_each: int) -> tu
             axis=weight.partial,
             payload=bytes_each * weight.numel,
             absolute=phase == "O",
+            for_weights=phase == "B",
         )
         for weight in weights
         if weight.partial

@@ -84,7 +84,8 @@ def reduce_unit(block: Block, ctx: Context) -> Block:
 def all_reduce(owner: str, payload: Size, ctx: Context) -> Op:
     """One all-reduce of gradients over dp."""
     when = "last" if ctx.gradient_sync == "last" else "every"
-    return Op(owner=owner, op="all_reduce", phase="B", axis="dp", payload=payload, stream="reduce", when=when)
+    op = Op(owner=owner, op="all_reduce", phase="B", axis="dp", payload=payload, stream="reduce", when=when)
+    return replace(op, for_weights=True)
 
 
 def reduce_buckets(blocks: Blocks, ctx: Context, limits: tuple[int, int]) -> Blocks:

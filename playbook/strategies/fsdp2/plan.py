@@ -136,7 +136,7 @@ def with_backward(block: Block, ctx: Context) -> Block:
 
 
 def with_gradients(block: Block, ctx: Context) -> Block:
-    """Reduce a unit's gradients at the end of its backward."""
+    """Reduce a unit's gradients at the end of its backward; they need its gathered parameters no more."""
     weights = unit(block, ctx)
     tensors = unit_gradients(block, ctx) if ctx.policy.buffers else ()
     if not weights:
@@ -144,15 +144,15 @@ def with_gradients(block: Block, ctx: Context) -> Block:
     when: When = "last" if late(ctx) else "every"
     size = ctx.recipe.reduce_bytes * flat_numel(weights, ctx)
     reduce = Op(owner="", op="reduce_scatter", phase="B", axis="dp", payload=size, stream="reduce")
-    adding = (mark("B", ADD),) if late(ctx) else ()
+    adding = (replace(mark("B", ADD), for_weights=True),) if late(ctx) else ()
     summed = ctx.recipe.reduce_bytes if late(ctx) else ctx.recipe.compute_bytes
     sums = (replace(op, when=when) for op in partial_sums(weights, "B", summed))
     closing = (
         *adding,
         mark("B", FREE),
         *sums,
-        mark("B", COPY_IN, when),
-        replace(reduce, when=when, name=REDUCE),
+        replace(mark("B", COPY_IN, when), for_weights=True),
+        replace(reduce, when=when, name=REDUCE, for_weights=True),
     )
     if ctx.policy.buffers:
         tensors = (*tensors, *reduction_tensors(block, ctx, size, when))
@@ -185,7 +185,7 @@ def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
                 name=f"{weight.name} sum",
                 term="gradients",
                 bytes=recipe.reduce_bytes * weight.numel,
-                birth=end._replace(row=FREE),
+                birth=end._replace(segment="W", row=FREE),
             )
             yield replace(new, bwd_end=end._replace(row=ADD))
             yield replace(added, bwd_end=end, when="step")
@@ -198,7 +198,7 @@ def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
 
 def reduction_tensors(block: Block, ctx: Context, size: Size, when: When) -> Iterable[Tensor]:
     """The reduction's input, kept until the next unit's end, and its output, which becomes the gradient."""
-    until = At("B", FREE, -1, otherwise=END) if block.layered else At("B", END)
+    until = At("W", FREE, -1, otherwise=END) if block.layered else At("W", END)
     yield Tensor(
         name="reduction input",
         term="communication_buffers",

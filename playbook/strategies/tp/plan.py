@@ -85,11 +85,12 @@ def join(block: Block, junction: Junction, ctx: Context) -> Block:
     """Insert the collectives at the input and output of one tensor-parallel part."""
     gather, reduce = ("all_gather", "reduce_scatter") if ctx.sequence_parallel else (None, "all_reduce")
     insertions: list[tuple[str, str, str | None, str, bool]] = []
+    again = junction.again if not ctx.policy.saves_gathered else None
     if junction.input_rows and junction.enter is not None:
         first, last = junction.input_rows
         insertions.append(("F", junction.enter, gather, first, True))
-        if junction.again and not ctx.policy.saves_gathered:
-            insertions.append(("B", junction.enter, gather, junction.again, True))
+        if again:
+            insertions.append(("B", junction.enter, gather, again, True))
         insertions.append(("B", junction.enter, reduce, last, False))
     if junction.output_rows and junction.leave is not None:
         last, first_back = junction.output_rows
@@ -98,7 +99,8 @@ def join(block: Block, junction: Junction, ctx: Context) -> Block:
             insertions.append(("B", junction.leave, gather, first_back, True))
     for segment, owner, name, anchor, before in insertions:
         if name is not None:
-            op = Op(owner=owner, op=name, phase=segment, axis="tp", payload=junction.bytes)
+            late = segment == "B" and anchor == again
+            op = Op(owner=owner, op=name, phase=segment, axis="tp", payload=junction.bytes, for_weights=late)
             block = put(block, op, anchor, before, ctx.policy.stops_early)
     return block
 

@@ -39,6 +39,7 @@ def scatter_gradients(block: Block, ctx: Context) -> Block:
         payload=ctx.recipe.reduce_bytes * total(weights),
         stream="reduce",
         when="last" if ctx.gradient_sync == "last" else "every",
+        for_weights=True,
     )
     return replace(block, backward=rows((*block.backward, op)))
 
