@@ -27,9 +27,13 @@ class RMSNorm(nn.Module):
 
     def forward(self, x_BSD: Tensor) -> Tensor:
         """Scale every token to unit root mean square, then by the learned weight."""
+        return self.weight * self.normalised(x_BSD)
+
+    def normalised(self, x_BSD: Tensor) -> Tensor:
+        """Scale every token to unit root mean square."""
         wide_BSD = x_BSD.float() if x_BSD.dtype in HALF else x_BSD
         scale_BS1 = torch.rsqrt(wide_BSD.pow(2).mean(-1, keepdim=True) + self.epsilon)
-        return self.weight * (wide_BSD * scale_BS1).to(x_BSD.dtype)
+        return (wide_BSD * scale_BS1).to(x_BSD.dtype)
 
 
 class Attention(nn.Module):
