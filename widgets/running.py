@@ -187,10 +187,12 @@ class RunningExplorer(Explorer):
 
     def _draw_soon(self) -> None:
         """Draw now if the last picture is a tenth of a second old, else when it is."""
+        if self._timer is not None:  # it may be late, and would draw once more
+            return
         wait = self._drawn_s + REDRAW_S - time.monotonic()
         if wait <= 0:
             self._draw_live()
-        elif self._timer is None:
+        else:
             self._timer = threading.Timer(wait, self._draw_live)
             self._timer.daemon = True
             self._timer.start()

@@ -44,7 +44,7 @@ def test_nothing_runs_while_a_value_is_refused():
 
 @pytest.mark.dist
 def test_a_killed_rank_is_shown_and_the_next_run_works():
-    explorer = PipelineExplorer(stages=2, microbatches=32, schedules=["1f1b"])
+    explorer = PipelineExplorer(stages=2, microbatches=64, schedules=["1f1b"])  # seconds from first to last
     job = explorer.run()
     while not explorer.measured:
         time.sleep(0.02)
@@ -62,7 +62,7 @@ def test_a_killed_rank_is_shown_and_the_next_run_works():
 
 @pytest.mark.dist
 def test_a_fault_while_events_are_drawn_ends_the_run_in_words(monkeypatch):
-    explorer = PipelineExplorer(stages=2, microbatches=2, schedules=["1f1b"])
+    explorer = PipelineExplorer(stages=2, microbatches=64, schedules=["1f1b"])  # not over before it is ended
     monkeypatch.setattr(explorer, "take", lambda events: 1 / 0)
     explorer.run()
     with pytest.raises(JobCancelled):
@@ -87,10 +87,11 @@ def test_two_explorers_of_one_size_share_a_pool_and_another_size_does_not_stop_a
 @pytest.mark.dist
 def test_updates_come_at_most_ten_times_a_second():
     explorer = PipelineExplorer(stages=2, microbatches=24, schedules=["1f1b"])
-    drawn = []
-    explorer.observe(lambda change: drawn.append(time.monotonic()), names=["version"])
+    begun = set()
+    explorer.observe(lambda change: begun.add(explorer._drawn_s), names=["version"])
     explorer.run(wait=True)
-    gaps = [b - a for a, b in zip(drawn, drawn[1:], strict=False)]
-    # State changes are drawn at once; only live pictures are held back.
-    assert len(drawn) > 5
-    assert sum(gap < 0.08 for gap in gaps) <= 6
+    moments = sorted(begun)
+    gaps = [b - a for a, b in zip(moments, moments[1:], strict=False)]
+    assert len(begun) > 5
+    # "queued" and "running" are drawn at once; live pictures are held back, however long one takes to draw.
+    assert sum(gap < 0.099 for gap in gaps) <= 2
