@@ -95,7 +95,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             [*command, *options], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
         )
         try:
-            wait_until_answers(f"http://127.0.0.1:{port}/api", server, home / "log", 60)
+            wait_until_answers(f"http://127.0.0.1:{port}/api", server, home / "log", 180)
             yield Lab(url=f"http://127.0.0.1:{port}", pid=server.pid)
         finally:
             stop(server)

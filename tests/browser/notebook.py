@@ -1,6 +1,8 @@
 """Steps that a reader takes in JupyterLab, as functions of a Playwright page."""
 
 import re
+import time
+from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -12,12 +14,12 @@ def open_notebook(page: Page, lab: str, name: str) -> None:
     wait_until_idle(page)
 
 
-def wait_until_idle(page: Page, timeout_s: float = 90) -> None:
+def wait_until_idle(page: Page, timeout_s: float = 180) -> None:
     """Wait until the kernel of the open notebook is up and has nothing to do."""
     expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=timeout_s * 1000)
 
 
-def run_all(page: Page, timeout_s: float = 150) -> None:
+def run_all(page: Page, timeout_s: float = 300) -> None:
     """Run every cell from the menu, and wait until each has a number and none a star."""
     page.locator(".jp-Notebook:visible .jp-Cell").first.click()
     page.get_by_role("menuitem", name="Run", exact=True).click()
@@ -27,15 +29,19 @@ def run_all(page: Page, timeout_s: float = 150) -> None:
     wait_until_idle(page)
 
 
-def explorer(page: Page, name: str) -> Locator:
+def explorer(page: Page, name: str, timeout_s: float = 120) -> Locator:
     """Scroll to the first explorer of kind `name`; JupyterLab takes cells out of sight off the page."""
     found = page.locator(f'[data-pb="explorer"][data-view="{name}"]').first
     scroller = page.locator(".jp-Notebook:visible .jp-WindowedPanel-outer").first
-    for top in range(0, 20_000, 400):
-        scroller.evaluate("(element, top) => { element.scrollTop = top }", top)
-        page.wait_for_timeout(150)
-        if found.count():
-            break
+    end, pause_ms = time.monotonic() + timeout_s, 150
+    while not found.count():
+        assert time.monotonic() < end, f"no explorer {name!r} was drawn within {timeout_s} s"
+        for top in range(0, scroller.evaluate("element => element.scrollHeight"), 400):
+            scroller.evaluate("(element, top) => { element.scrollTop = top }", top)
+            page.wait_for_timeout(pause_ms)
+            if found.count():
+                break
+        pause_ms *= 2  # a busy machine draws later than this had scrolled by
     found.scroll_into_view_if_needed()
     return found
 
@@ -55,3 +61,11 @@ def part(explorer: Locator, name: str) -> Locator:
 def pixels(canvas: Locator) -> str:
     """What a canvas shows, as a data address, to be compared with itself later."""
     return canvas.evaluate("canvas => canvas.toDataURL()")
+
+
+def wait_until(page: Page, is_so: Callable[[], bool], timeout_s: float = 30) -> None:
+    """Wait until something is so that Playwright has no expectation for, such as what a canvas shows."""
+    end = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < end, f"it did not come about within {timeout_s} s"
+        page.wait_for_timeout(50)
