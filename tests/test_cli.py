@@ -246,7 +246,7 @@ def test_levers_are_read_as_numbers_flags_and_words():
 
 def in_a_fresh_interpreter(code):
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -274,7 +274,7 @@ def test_a_command_in_the_shell_ends_with_its_status():
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")

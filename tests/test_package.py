@@ -23,7 +23,7 @@ HEAVY = (
 
 def in_a_fresh_interpreter(code):
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -4,6 +4,7 @@ import ast
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,7 +14,10 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+CHAPTERS = [path for path in NOTEBOOKS if not path.stem.startswith("00")]
 DECLARED = {"playbook", "widgets"}
+SECTIONS = "Predict, Explore, Run, Compare, By hand, Break it, Summary, Exercises, Sources"
+"""What a chapter has after its question, in this order."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -59,15 +63,28 @@ def test_it_imports_only_what_the_project_declares(notebook: nbformat.NotebookNo
     assert imported <= DECLARED | set(sys.stdlib_module_names)
 
 
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_a_chapter_has_the_fixed_sections_in_order(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert "**The question.**" in cells[0].source
+    assert ", ".join(re.findall(r"^## (.+)$", text, re.MULTILINE)) == SECTIONS
+    summary = next(cell.source for cell in cells if cell.source.startswith("## Summary"))
+    assert len(re.findall(r"^\d\. ", summary, re.MULTILINE)) == 5
+    asked = re.findall(r'^pb\.check\("(\d\d\.\d)"', "\n".join(c.source for c in cells), re.MULTILINE)
+    assert len(asked) >= 4
+    assert {number[:2] for number in asked} == {path.stem[:2]}
+
+
 @pytest.mark.dist
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(600)
 def test_it_runs_top_to_bottom_within_the_size_of_saved_state(
     notebook: nbformat.NotebookNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAYBOOK_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")]))
     client = NotebookClient(
-        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook, timeout=500, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     )
     asyncio.run(client.async_execute())
     errors = [

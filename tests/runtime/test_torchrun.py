@@ -33,11 +33,11 @@ with session("script", directory=sys.argv[1]) as seat:
 
 def start(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [*TORCHRUN, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250)
 
 
 @pytest.mark.dist
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_script_of_ones_own_writes_a_run_directory(tmp_path: Path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
@@ -54,7 +54,7 @@ def test_a_script_of_ones_own_writes_a_run_directory(tmp_path: Path):
 
 
 @pytest.mark.dist
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_rank_that_fails_is_named_in_the_run_directory(tmp_path: Path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
@@ -64,7 +64,7 @@ def test_a_rank_that_fails_is_named_in_the_run_directory(tmp_path: Path):
 
 
 @pytest.mark.dist
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_strategy_runs_under_torchrun(tmp_path: Path):
     arguments = ("ddp", "--by", "hand", "--parity", "off", "--repeats", "1", "--directory", tmp_path / "run")
     ended = start("-m", "playbook.runtime.torchrun", *arguments)
@@ -76,7 +76,7 @@ def test_a_strategy_runs_under_torchrun(tmp_path: Path):
 
 
 @pytest.mark.dist
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_wrong_lever_is_one_line(tmp_path: Path):
     ended = start("-m", "playbook.runtime.torchrun", "ddp", "--colour", "red")
     assert ended.returncode != 0
