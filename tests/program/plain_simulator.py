@@ -46,7 +46,8 @@ def random_orders(draw):
 def plain_starts(orders, placement, length, way, blocking=False, deferred=False):
     """Start of every action by its rules, again and again until nothing moves; None if it never stands still.
 
-    `length` gives the time of a block, a list of actions; `way` that of a message between ranks.
+    `length` gives the time of a block, a list of actions; `way` that of a message between ranks,
+    above 0 where ranks meet: a cycle of no length stands still, and is a deadlock all the same.
     """
     rows = [(r, a) for r, order in enumerate(orders) for a in order]
     blocks = []

@@ -100,6 +100,7 @@ def test_waits_and_work_fill_the_step_and_no_action_starts_before_its_cause_ends
     names = dict(zip(("forward", "backward", "backward_input", "backward_weight"), costs, strict=True))
     kinds = dict(zip("FBIW", costs, strict=True))
     if way == MEETING:
+        comm += 1
         runs = plain_starts(
             made,
             placement,
