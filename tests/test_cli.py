@@ -76,6 +76,38 @@ def test_schedule_gives_the_idle_time_in_both_conventions(answer, command):
     assert "source: simulated" in text
 
 
+def test_schedule_takes_costs_for_each_stage_links_and_stragglers(answer):
+    # Rank 1 twice as slow: its 2 + 4 a micro-batch, 4 of them, and rank 0's F and B around them.
+    found = answer("schedule 1f1b --stages 2 --microbatches 4 --straggler 1:2")
+    assert found["makespan"] == 1 + 4 * 6 + 2
+    assert found["ideal"] == 18
+    found = answer("schedule gpipe --stages 2 --microbatches 1 --forward 1,3 --backward 2 --recompute 1")
+    assert found["makespan"] == 1 + 3 + 3 + 3
+    # 0.5 s + 100 B / (200 B/s) each way, waited for on both ranks.
+    link = "--latency 0.5 --bandwidth 200 --message-bytes 100"
+    found = answer(f"schedule gpipe --stages 2 --microbatches 1 {link}")
+    assert found["makespan"] == 8
+    assert found["exposed_communication"] == [1, 1]
+
+
+def test_schedule_names_stages_formula_and_the_ways_of_sending(command):
+    text = command("schedule interleaved-1f1b --stages 2 --microbatches 4 --chunks 2")[1]
+    assert "0 2 | 1 3; loss on rank 1" in text
+    assert "(p − 1)(f + b) = (p − 1)(F + B)/v = 3.00 cost units" in text
+    sizes = "--stages 2 --microbatches 4"
+    assert "deadlock: rank 0" in command(f"schedule 1f1b {sizes} --blocking-send --deferred-receives")[2]
+    assert command(f"schedule 1f1b {sizes} --comm 0.1 --one-queue")[0] == 0
+
+
+def test_schedule_writes_order_timeline_and_trace(command, tmp_path):
+    paths = {name: tmp_path / name for name in ("order-csv", "timeline-csv", "chrome-trace")}
+    told = " ".join(f"--{name} {path}" for name, path in paths.items())
+    assert command(f"schedule 1f1b --stages 2 --microbatches 2 {told}")[0] == 0
+    assert paths["order-csv"].read_text() == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
+    assert paths["timeline-csv"].read_text().startswith("scenario,rank,op")
+    assert len(json.loads(paths["chrome-trace"].read_text())["traceEvents"]) == 5 + 8 + 8
+
+
 def test_schedule_takes_an_order_from_a_file(answer, tmp_path):
     path = tmp_path / "order.csv"
     path.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
@@ -141,6 +173,10 @@ def test_replicated_70b_does_not_fit_an_h100(answer, command):
         ("schedule 1f1b --stages 4", "microbatches is missing"),
         ("schedule 1f1b --stages 4 --microbatches 8 --forward=-1", "forward=-1.0 must be at least 0"),
         ("schedule /nowhere.csv", "/nowhere.csv"),
+        ("schedule 1f1b --stages 2 --microbatches 2 --forward a", "forward='a' must be a number, or one for"),
+        ("schedule 1f1b --stages 2 --microbatches 2 --straggler 2", "straggler='2' must be RANK:FACTOR"),
+        ("schedule 1f1b --stages 2 --microbatches 2 --latency 1", "a link has both; give --bandwidth too"),
+        ("schedule 1f1b --stages 2 --microbatches 2 --message-bytes 1", "give --latency and --bandwidth too"),
         ("collective all_sum", "all_sum"),
         ("collective all_reduce --ranks 0", "ranks=0; use 1 or more"),
         ("collective all_reduce --ranks 9 --cluster 1x8-h100", "ranks=9 but cluster 1x8-h100 has 8 GPUs"),

@@ -1,17 +1,28 @@
 """`playbook schedule`: the idle time and the memory of a pipeline schedule."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from playbook.cli.options import Json
 from playbook.cli.output import write_json, write_pairs
+from playbook.cli.pipeline_options import with_costs
 from playbook.units import percent, significant
+
+if TYPE_CHECKING:
+    from playbook.program.schedule import Schedule
+    from playbook.program.simulation import Simulation
+
+KEYS = (
+    *("makespan", "idle_over_makespan", "idle_over_ideal", "span_idle", "peak_live"),
+    *("ideal", "idle", "exposed_communication"),
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
-    app.command()(schedule)
+    app.command()(with_costs(schedule))
 
 
 def schedule(
@@ -19,44 +30,88 @@ def schedule(
     stages: Annotated[int | None, typer.Option(help="Pipeline ranks p.")] = None,
     microbatches: Annotated[int | None, typer.Option(help="Micro-batches m of a step.")] = None,
     chunks: Annotated[int | None, typer.Option(help="Stages that each rank owns.")] = None,
-    forward: Annotated[float, typer.Option(help="Cost of a chunk's forward, in any unit.")] = 1.0,
-    backward_input: Annotated[
-        float, typer.Option(help="Cost of its backward for the input, same unit.")
-    ] = 1.0,
-    backward_weight: Annotated[
-        float, typer.Option(help="Cost of its backward for the weights, same unit.")
-    ] = 1.0,
-    comm: Annotated[float, typer.Option(help="Delay between ranks, same unit; occupies neither.")] = 0.0,
     framework: Annotated[str | None, typer.Option(help="Apply this framework's conditions too.")] = None,
+    order_csv: Annotated[Path | None, typer.Option(help="Write the order here, as torch reads it.")] = None,
+    chrome_trace: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto here.")] = None,
+    timeline_csv: Annotated[Path | None, typer.Option(help="Write the timeline table here.")] = None,
     json: Json = False,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Time a pipeline schedule: makespan, idle time in both conventions, stage-chunks alive."""
     from playbook.program.schedule import schedule as make
-    from playbook.spec.rules import not_negative
 
-    costs = {
-        "forward": forward,
-        "backward_input": backward_input,
-        "backward_weight": backward_weight,
-        "comm": comm,
-    }
     made = make(name, stages, microbatches, chunks, framework)
-    timed = made.simulate(**{option: not_negative(option, cost) for option, cost in costs.items()})
+    timed = made.simulate(**options)
+    if order_csv:
+        made.to_csv(order_csv)
+    if chrome_trace:
+        timed.to_chrome_trace(chrome_trace)
+    if timeline_csv:
+        timed.to_csv(timeline_csv)
     if json:
-        keys = ("makespan", "idle_over_makespan", "idle_over_ideal", "span_idle", "peak_live")
-        write_json({key: getattr(timed, key) for key in keys})
+        write_json({key: getattr(timed, key) for key in KEYS})
         return
-    write_pairs(
-        [
-            ("schedule", f"{made.name}, p = {made.stages}, m = {made.microbatches}, chunks {made.chunks}"),
-            ("makespan", f"{significant(timed.makespan)} cost units"),
-            ("idle / makespan", percent(timed.idle_over_makespan)),
-            ("idle / ideal", percent(timed.idle_over_ideal)),
-            ("longest idle inside a rank's span", f"{significant(timed.span_idle)} cost units"),
-            ("stage-chunks alive, by rank", " ".join(str(live) for live in timed.peak_live)),
-            ("warm-up forwards, by rank", " ".join(str(count) for count in made.warmup)),
-        ]
-    )
-    if made.note:
-        typer.echo(f"note: {made.note}")
+    write_pairs([*_described(made), *_measures(timed), *_formula(made, options)])
+    for note in _notes(made, options):
+        typer.echo(f"note: {note}")
     typer.echo("source: simulated")
+
+
+def _described(made: "Schedule") -> list[tuple[str, str]]:
+    held = [[] for _ in range(made.stages)]
+    for stage, rank in enumerate(made.placement):
+        held[rank].append(str(made.model_stage(stage)))
+    losses = sorted({str(made.placement[stage]) for stage in made.last_stages})
+    rank = "rank" if len(losses) == 1 else "ranks"
+    return [
+        ("schedule", f"{made.name}, p = {made.stages}, m = {made.microbatches}, chunks {made.chunks}"),
+        ("stages, by rank", f"{' | '.join(map(' '.join, held))}; loss on {rank} {' and '.join(losses)}"),
+    ]
+
+
+def _measures(timed: "Simulation") -> list[tuple[str, str]]:
+    exposed = " ".join(significant(time) for time in timed.exposed_communication)
+    return [
+        ("makespan", f"{significant(timed.makespan)} cost units"),
+        ("idle / makespan", percent(timed.idle_over_makespan)),
+        ("idle / ideal", percent(timed.idle_over_ideal)),
+        ("longest idle inside a rank's span", f"{significant(timed.span_idle)} cost units"),
+        ("idle while a message is under way, by rank", exposed),
+        ("stage-chunks alive, by rank", " ".join(str(live) for live in timed.peak_live)),
+    ]
+
+
+def _formula(made: "Schedule", options: dict[str, Any]) -> list[tuple[str, str]]:
+    """The textbook's idle time, with its value where stages are equal and both backwards agree."""
+    from playbook.schedules import plans
+
+    pairs = [("warm-up forwards, by rank", " ".join(str(count) for count in made.warmup))]
+    plan, costs = plans().get(made.name), chunk_costs(options)
+    if plan is None:
+        return pairs
+    value = ""
+    if costs is not None:
+        idle = plan.idle(made.stages, made.microbatches, made.chunks, costs)
+        value = f" = {significant(idle)} cost units"
+    return [*pairs, ("idle by formula, no communication", f"{plan.idle_text}{value}")]
+
+
+def chunk_costs(options: dict[str, Any]) -> Any:
+    """The costs that formulas know, or None where stages differ, or recomputation or stragglers come in."""
+    from playbook.schedules.plan import ChunkCosts
+
+    names = ("forward", "backward_input", "backward_weight", "overlap")
+    given: dict[str, Any] = {name: options.get(name) for name in names}
+    unknown = options["recompute"] != 0 or options["stragglers"] or options.get("backward") is not None
+    if unknown or any(isinstance(cost, list) for cost in given.values()):
+        return None
+    return ChunkCosts(**given)
+
+
+def _notes(made: "Schedule", options: dict[str, Any]) -> list[str]:
+    from playbook.schedules import plans
+
+    plan, costs = plans().get(made.name), chunk_costs(options)
+    about_costs = plan.cost_note(costs) if plan is not None and costs is not None else None
+    return [note for note in (made.note, about_costs) if note]
