@@ -19,6 +19,7 @@ from playbook.schedules.orders import (
     read_orders,
 )
 from playbook.schedules.packed import F, Packed, actions_of, pack_order, unpack
+from playbook.schedules.placement import placement_words
 from playbook.schedules.registry import check_framework, find_plan
 
 
@@ -50,7 +51,8 @@ class Schedule:
     chains: int = 1
     """Directions in which micro-batches pass; stages of a later chain are copies of those of the first."""
     note: str | None = None
-    """What a textbook formula says wrongly at this size, in words; None if nothing."""
+    """What a textbook formula says wrongly at this size, or how an order of the user's own was read, in
+    words; None if nothing."""
 
     @cached_property
     def orders(self) -> tuple[tuple[Action, ...], ...]:
@@ -77,6 +79,16 @@ class Schedule:
     def last_stages(self) -> tuple[int, ...]:
         """Where the loss is, one a chain."""
         return tuple(first + self.depth - 1 for first in self.first_stages)
+
+    @property
+    def loss_ranks(self) -> tuple[int, ...]:
+        """Ranks that compute the loss, one a chain; rank 0 and not the last where stages form a V."""
+        return tuple(self.placement[stage] for stage in self.last_stages)
+
+    @property
+    def placement_words(self) -> tuple[str, ...]:
+        """What each rank holds, as in "rank 0 holds stages 0 and 7 and the loss"."""
+        return placement_words(self.placement, self.chains)
 
     def model_stage(self, stage: int) -> int:
         """Tell which stage of the model a stage is, or is a copy of."""
@@ -226,8 +238,24 @@ def schedule_from_orders(orders: Orders, name: str = "own order") -> Schedule:
         name=name,
         stages=len(orders),
         microbatches=microbatches,
-        chunks=max(placement.count(rank) for rank in range(len(orders))) // chains,
+        chunks=_most_of_a_chain(placement, chains),
         chains=chains,
         placement=placement,
         packed=tuple(map(pack_order, orders)),
+        note=_two_ways(len(placement)) if chains == 2 else None,
+    )
+
+
+def _most_of_a_chain(placement: tuple[int, ...], chains: int) -> int:
+    """Most stages of one chain that one rank holds."""
+    depth = len(placement) // chains
+    parts = [placement[first : first + depth] for first in range(0, len(placement), depth)]
+    return max(part.count(rank) for part in parts for rank in part)
+
+
+def _two_ways(stages: int) -> str:
+    half = stages // 2
+    return (
+        f"no micro-batch passes both stages 0 to {half - 1} and stages {half} to {stages - 1}, so this is "
+        f"read as two directions: stage {half} is a second copy of stage 0, and so on"
     )

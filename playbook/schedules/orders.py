@@ -11,6 +11,7 @@ from pathlib import Path
 from playbook.schedules.action import Action
 
 _PAIR = re.compile(r"\(([^;]*);([^;]*)\)OVERLAP_F_B", re.IGNORECASE)
+_MESSAGE = re.compile(r"\d+(UNSHARD|RESHARD|REDUCE_GRAD|SEND_[FB]|RECV_[FB])\d*", re.IGNORECASE)
 
 Orders = Sequence[Sequence[Action]]
 """Each rank's actions in the order in which it runs them."""
@@ -62,6 +63,10 @@ def _parse_cell(cell: str) -> tuple[Action, ...]:
     """One action, or an overlapped pair as in (0F1;7B0)OVERLAP_F_B."""
     pair = _PAIR.fullmatch(cell)
     if pair is None:
+        if _MESSAGE.fullmatch(cell):
+            raise ValueError(f"{cell} is no computation; leave messages and resharding out of the order")
+        if cell.startswith("("):
+            raise ValueError(f"{cell} is no overlapped pair; write it as in (0F1;7B0)OVERLAP_F_B")
         return (Action.parse(cell),)
     first, second = (Action.parse(text) for text in pair.groups())
     if (first.kind, second.kind) != ("F", "B"):
@@ -132,6 +137,7 @@ def check_orders(orders: Orders, stages: int, microbatches: int, chains: int = 1
     depth = stages // chains
     chain = {action.microbatch: action.stage // depth for order in orders for action in order}
     for rank, order in enumerate(orders):
+        _check_pairs(rank, order)
         order = [action._replace(beside=False) for action in order]
         _check_repeats(rank, order)
         position = {action: place for place, action in enumerate(order)}
@@ -144,6 +150,16 @@ def check_orders(orders: Orders, stages: int, microbatches: int, chains: int = 1
                 raise ValueError(
                     f"rank {rank} runs {action}, outside {stages} stages and {microbatches} micro-batches"
                 )
+
+
+def _check_pairs(rank: int, order: Sequence[Action]) -> None:
+    for place, action in enumerate(order):
+        before = order[place - 1] if place else None
+        if action.beside and (action.kind != "B" or before is None or before.kind != "F" or before.beside):
+            raise ValueError(
+                f"rank {rank} runs {action} beside {before or 'nothing'}; "
+                f"a pair is a forward, then a backward"
+            )
 
 
 def _check_repeats(rank: int, order: Sequence[Action]) -> None:

@@ -21,8 +21,8 @@ _MICROBATCHES = 1 << 29
 _BESIDE = 1 << 31
 
 
-def pack(stage: ArrayLike, kind: int, microbatch: ArrayLike) -> Packed:
-    """Pack actions; stage and micro-batch may be arrays.
+def pack(stage: ArrayLike, kind: ArrayLike, microbatch: ArrayLike) -> Packed:
+    """Pack actions; stage, kind and micro-batch may be arrays.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def pack(stage: ArrayLike, kind: int, microbatch: ArrayLike) -> Packed:
     ['2F0', '2F1', '2F2']
     """
     stages, microbatches = np.asarray(stage, dtype=np.int64), np.asarray(microbatch, dtype=np.int64)
-    return (stages << _STAGE_BITS) | (microbatches << 2) | kind
+    return (stages << _STAGE_BITS) | (microbatches << 2) | np.asarray(kind, dtype=np.int64)
 
 
 def unpack(packed: Packed) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -95,3 +95,25 @@ def in_turn(forwards: Packed, backwards: Packed, lead: int) -> Packed:
     steady = len(forwards) - lead
     middle = np.stack((backwards[:steady], forwards[lead:]), axis=1).ravel()
     return np.concatenate((forwards[:lead], middle, backwards[steady:]))
+
+
+def split_in_turn(forwards: Packed, inputs: Packed, weights: Packed, lead: int, lag: int) -> Packed:
+    """Run `lead` forwards, then in turn one backward-input, one backward-weight and one forward.
+
+    The backward-weights start `lag` turns late, so that many are still to do at the end; a turn goes without
+    what has run out.
+
+    Examples
+    --------
+    >>> split_in_turn(np.array([1, 2, 3]), np.array([-1, -2, -3]), np.array([10, 20, 30]), 2, 1).tolist()
+    [1, 2, -1, 3, -2, 10, -3, 20, 30]
+    """
+    count, left = len(inputs), len(forwards) - lead
+    turns = np.zeros((count + lag, 3), dtype=np.int64)
+    there = np.zeros(turns.shape, dtype=bool)
+    for column, (rows, actions) in enumerate(
+        ((slice(count), inputs), (slice(lag, None), weights), (slice(left), forwards[lead:]))
+    ):
+        turns[rows, column] = actions
+        there[rows, column] = True
+    return np.concatenate((forwards[:lead], turns[there]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def loop(ranks: int, chunks: int) -> tuple[int, ...]:
     """Stages go round the ranks: rank r owns r, p + r, 2p + r, …
@@ -24,3 +26,35 @@ def v_shape(ranks: int, chunks: int = 2) -> tuple[int, ...]:
     """
     down = tuple(range(ranks))
     return sum(((down if chunk % 2 == 0 else down[::-1]) for chunk in range(chunks)), ())
+
+
+def placement_words(placement: Sequence[int], chains: int = 1) -> tuple[str, ...]:
+    """Say of each rank what it holds, and where the loss is: not always on the last rank.
+
+    Parameters
+    ----------
+    placement
+        Rank of each stage.
+    chains
+        Directions; with 2 the second half of the stages are copies that micro-batches pass the other way.
+
+    Examples
+    --------
+    >>> placement_words(v_shape(2))
+    ('rank 0 holds stages 0 and 3 and the loss', 'rank 1 holds stages 1 and 2')
+    """
+    depth = len(placement) // chains
+    parts = [placement[first : first + depth] for first in range(0, len(placement), depth)]
+    ways = ("",) if chains == 1 else (" down", " up")
+    said = []
+    for rank in range(max(placement) + 1):
+        held = [_held(rank, part, way) for part, way in zip(parts, ways, strict=True) if rank in part]
+        said.append(f"rank {rank} holds {' and '.join(held)}")
+    return tuple(said)
+
+
+def _held(rank: int, part: Sequence[int], way: str) -> str:
+    stages = [str(stage) for stage, owner in enumerate(part) if owner == rank]
+    listed = stages[0] if len(stages) == 1 else f"{', '.join(stages[:-1])} and {stages[-1]}"
+    loss = f" and the loss{way}" if part[-1] == rank else ""
+    return f"stage{'s' if len(stages) > 1 else ''} {listed}{way}{loss}"
