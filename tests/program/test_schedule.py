@@ -44,6 +44,56 @@ def test_a_bad_cell_is_named_with_its_place(tmp_path):
         schedule(path)
 
 
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("(0F1;1B0)", "row 1, column 2: .* is no overlapped pair; write it as in .0F1;7B0.OVERLAP_F_B"),
+        (
+            "(0B1;1F0)OVERLAP_F_B",
+            "row 1, column 2: .* overlaps B and F; a pair is a forward, then a backward",
+        ),
+        ("(0F1;oops)OVERLAP_F_B", "row 1, column 2: 'oops' is not a pipeline action"),
+        ("0SEND_F1", "row 1, column 2: 0SEND_F1 is no computation; leave messages"),
+    ],
+)
+def test_a_bad_pair_or_a_message_is_named_with_its_place(tmp_path, cell, message):
+    path = tmp_path / "order.csv"
+    path.write_text(f"0F0,{cell}\n")
+    with pytest.raises(ValueError, match=message):
+        schedule(path)
+
+
+def test_a_csv_whose_micro_batches_never_cross_is_read_as_two_directions(tmp_path):
+    path = tmp_path / "both.csv"
+    schedule("dualpipe", 4, 8).to_csv(path)
+    made = schedule(path)
+    assert (made.chains, made.chunks, made.depth, made.loss_ranks) == (2, 1, 4, (3, 0))
+    assert "two directions: stage 4 is a second copy of stage 0" in (made.note or "")
+    assert made.simulate().makespan == 26
+
+
+def test_two_ranks_that_never_talk_are_two_directions_of_one_stage():
+    made = schedule_from_orders(_orders("0F0 0B0 / 1F1 1B1"))
+    assert (made.chains, made.chunks, made.depth) == (2, 1, 1)
+
+
+def test_a_pair_has_to_be_a_forward_and_then_a_backward():
+    order = [[Action(0, "F", 0), Action(0, "B", 0), Action(0, "F", 1, beside=True), Action(0, "B", 1)]]
+    with pytest.raises(ValueError, match="rank 0 runs 0F1 beside 0B0; a pair is a forward, then a backward"):
+        schedule_from_orders(order)
+    with pytest.raises(ValueError, match="beside nothing"):
+        schedule_from_orders([[Action(0, "B", 0, beside=True), Action(0, "F", 0)]])
+
+
+def test_a_v_has_the_loss_on_the_first_rank_and_a_loop_on_the_last():
+    assert schedule("zbv", 4, 8).loss_ranks == (0,)
+    assert schedule("interleaved-1f1b", 4, 8, 2).loss_ranks == (3,)
+    assert schedule("1f1b", 2, 2).placement_words == (
+        "rank 0 holds stage 0",
+        "rank 1 holds stage 1 and the loss",
+    )
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="nowhere.csv: there is no such file"):
         schedule(tmp_path / "nowhere.csv")
