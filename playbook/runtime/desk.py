@@ -80,7 +80,7 @@ class Desk:
         self.mail.wake()
 
     def abandon(self) -> None:
-        """Have the pump close everything. Takes no lock: a garbage collection may come at any moment."""
+        """Have the pump close everything. It touches no job: a garbage collection may come at any moment."""
         self.closed = True
         self.mail.wake()
 
@@ -90,7 +90,8 @@ class Desk:
         crew, self.crew = self.crew, None
         for member in crew.members if crew is not None else ():
             member.process.connection.close()
-        self.ended = threading.Event()  # the old one's lock may have been held at the fork
+        self.mail.forget()
+        self._lock, self.ended = threading.RLock(), threading.Event()  # the old ones may have been held
         self.ended.set()
 
     def install(self, crew: Crew | None) -> Crew | None:

@@ -14,7 +14,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._tasks: deque[Task] = deque()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a garbage collection may call `wake` while this thread posts
         self._open = True
         self.waitable, self._bell = os.pipe()
         os.set_blocking(self.waitable, False)
@@ -31,9 +31,10 @@ class Mailbox:
             task()
 
     def wake(self) -> None:
-        """End the reader's wait. Takes no lock, so that a garbage collection may call it at any moment."""
-        if self._open:
-            self._ring()
+        """End the reader's wait; a garbage collection may call this at any moment."""
+        with self._lock:  # else the bell could be closed, and its number be another file's, before it is rung
+            if self._open:
+                self._ring()
 
     def take(self) -> None:
         """Run what has been posted."""
@@ -50,6 +51,10 @@ class Mailbox:
             self._tasks.popleft()()
         os.close(self.waitable)
         os.close(self._bell)
+
+    def forget(self) -> None:
+        """Stop ringing in a forked child, where another thread's lock would never be released."""
+        self._lock, self._open = threading.RLock(), False
 
     def _ring(self) -> None:
         with contextlib.suppress(OSError):  # full: the reader has been woken already

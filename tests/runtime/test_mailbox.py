@@ -1,7 +1,10 @@
 """Tasks reach the pump's thread, also when it is about to stop."""
 
+import os
 import select
 import threading
+
+import pytest
 
 from playbook.runtime.mailbox import Mailbox
 
@@ -40,6 +43,42 @@ def test_after_the_end_a_task_runs_at_once():
     mailbox.post(lambda: done.append("after"))
     mailbox.wake()
     assert done == ["before", "after"]
+
+
+def test_waking_while_the_reader_stops_writes_into_no_other_file():
+    for _ in range(200):
+        mailbox = Mailbox()
+        waking = threading.Thread(target=lambda mailbox=mailbox: [mailbox.wake() for _ in range(50)])
+        waking.start()
+        mailbox.close()
+        ours, theirs = os.pipe()  # takes the numbers that have become free
+        os.set_blocking(ours, False)
+        waking.join()
+        with pytest.raises(BlockingIOError):
+            os.read(ours, 1)
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_forked_child_neither_rings_nor_waits_for_a_lock():
+    mailbox = Mailbox()
+    held = threading.Event()
+    done = threading.Event()
+
+    def hold():
+        with mailbox._lock:
+            held.set()
+            done.wait(60)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert held.wait(60)
+    mailbox.forget()
+    mailbox.wake()
+    assert not rings(mailbox)
+    done.set()
+    holding.join()
+    mailbox.close()
 
 
 def test_no_task_is_lost_between_threads():
