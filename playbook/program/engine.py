@@ -8,6 +8,7 @@ and so are the compute and communication queues of one rank.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,29 +73,52 @@ def run_streams(
         raise ValueError("a duration is negative or not finite; use 0 or more")
     if lane.size and lane.min() < 0:
         raise ValueError(f"stream {lane.min()} is negative; number the streams from 0")
-    offsets, awaited, delay = _by_waiter(waits, delays, length.size)
+    waiting = _by_waiter(waits, delays, length.size)
     rows = np.argsort(lane, kind="stable")
     lanes = int(lane.max()) + 1 if lane.size else 0
     bounds = np.concatenate(([0], np.cumsum(np.bincount(lane, minlength=lanes)))).tolist()
     hold = np.broadcast_to(np.asarray(holds, dtype=np.float64), length.shape).tolist()
-    start, heads = _sweep(length.tolist(), hold, rows.tolist(), bounds, offsets, awaited, delay)
+    start, heads = _sweep(length.tolist(), hold, rows.tolist(), bounds, waiting)
     if any(head < bounds[s + 1] for s, head in enumerate(heads)):
         blocked = {s: rows[head] for s, head in enumerate(heads) if head < bounds[s + 1]}
-        raise ValueError(_name_cycle(start, blocked, lane, offsets, awaited, describe, describe_stream))
+        raise ValueError(_name_cycle(start, blocked, lane, waiting, describe, describe_stream))
     return np.asarray(start, dtype=np.float64)
 
 
-def _by_waiter(waits: Waits, delays: ArrayLike, rows: int) -> tuple[list[int], list[int], list[float]]:
-    """Waits grouped by their waiter: row r waits for `awaited[offsets[r]:offsets[r + 1]]`."""
+class _Waiting(NamedTuple):
+    """What each row waits for: the first in flat lists, since most rows have one, and further ones apart."""
+
+    awaited: list[int]
+    """Row that each row waits for, −1 for none."""
+    delay: list[float]
+    more: dict[int, list[tuple[int, float]]]
+    """Row → (awaited, delay) of its further waits."""
+
+    def of(self, row: int) -> list[int]:
+        """All rows that a row waits for."""
+        return [self.awaited[row], *(awaited for awaited, _ in self.more.get(row, ()))]
+
+
+def _by_waiter(waits: Waits, delays: ArrayLike, rows: int) -> _Waiting:
+    """Waits by the row that waits."""
     waiter, awaited = (np.asarray(side, dtype=np.int64) for side in waits)
     if waiter.shape != awaited.shape:
         raise ValueError(f"{waiter.size} waiters but {awaited.size} awaited rows; give pairs")
     if waiter.size and (min(waiter.min(), awaited.min()) < 0 or max(waiter.max(), awaited.max()) >= rows):
         raise ValueError(f"a wait names a row outside 0..{rows - 1}")
-    by = np.argsort(waiter, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(waiter, minlength=rows))))
     delay = np.broadcast_to(np.asarray(delays, dtype=np.float64), waiter.shape)
-    return offsets.tolist(), awaited[by].tolist(), delay[by].tolist()
+    numbers = np.arange(waiter.size)
+    taken = np.full(rows, -1, dtype=np.int64)
+    taken[waiter[::-1]] = numbers[::-1]  # the last assignment stays: the first wait of each row
+    more: dict[int, list[tuple[int, float]]] = {}
+    for k in np.flatnonzero(taken[waiter] != numbers).tolist():
+        more.setdefault(int(waiter[k]), []).append((int(awaited[k]), float(delay[k])))
+    none = taken < 0
+    if not waiter.size:
+        return _Waiting([-1] * rows, [0.0] * rows, more)
+    return _Waiting(
+        np.where(none, -1, awaited[taken]).tolist(), np.where(none, 0.0, delay[taken]).tolist(), more
+    )
 
 
 def _sweep(
@@ -102,15 +126,14 @@ def _sweep(
     hold: list[float],
     rows: list[int],
     bounds: list[int],
-    offsets: list[int],
-    awaited: list[int],
-    delay: list[float],
+    waiting: _Waiting,
 ) -> tuple[list[float], list[int]]:
     """Run every stream as far as it goes, again whenever the row it waits for has ended.
 
     A plain loop over flat lists: that is the fastest form in CPython, and arrays cannot help where each start
     needs the one before. A start below zero means that the row has not run.
     """
+    awaited, delay, more = waiting
     start = [-1.0] * len(length)
     end = [-1.0] * len(length)
     heads = bounds[:-1]
@@ -123,43 +146,56 @@ def _sweep(
         place, last = heads[stream], bounds[stream + 1]
         while place < last:
             row = rows[place]
-            for k in range(offsets[row], offsets[row + 1]):
-                ready = end[awaited[k]]
+            need = awaited[row]
+            if need >= 0:
+                ready = end[need]
                 if ready < 0.0:
-                    sleepers.setdefault(awaited[k], []).append(stream)
+                    sleepers.setdefault(need, []).append(stream)
                     break
-                ready += delay[k]
+                ready += delay[row]
                 if ready > now:
                     now = ready
-            else:
-                start[row] = now
-                now += length[row]
-                end[row] = now
-                now += hold[row]
-                place += 1
-                if row in sleepers:
-                    awake += sleepers.pop(row)
-                continue
-            break
+                if row in more:
+                    ready, need = _latest(more[row], end)
+                    if need >= 0:
+                        sleepers.setdefault(need, []).append(stream)
+                        break
+                    if ready > now:
+                        now = ready
+            start[row] = now
+            now += length[row]
+            end[row] = now
+            now += hold[row]
+            place += 1
+            if row in sleepers:
+                awake += sleepers.pop(row)
         heads[stream] = place
         free[stream] = now
     return start, heads
+
+
+def _latest(waits: list[tuple[int, float]], end: list[float]) -> tuple[float, int]:
+    """When all waits are over, and −1; or a row that has not run."""
+    latest = 0.0
+    for need, delay in waits:
+        if end[need] < 0.0:
+            return 0.0, need
+        latest = max(latest, end[need] + delay)
+    return latest, -1
 
 
 def _name_cycle(
     start: Sequence[float],
     blocked: dict[int, int],
     lane: NDArray[np.int64],
-    offsets: list[int],
-    awaited: list[int],
+    waiting: _Waiting,
     describe: Callable[[int], str],
     describe_stream: Callable[[int], str],
 ) -> str:
     """Follow who waits for whom from one blocked stream until a stream comes up again."""
 
     def wanted(stream: int) -> int:
-        row = blocked[stream]
-        return next(a for a in awaited[offsets[row] : offsets[row + 1]] if start[a] < 0.0)
+        return next(row for row in waiting.of(blocked[stream]) if start[row] < 0.0)
 
     stream, trail = min(blocked), []
     while stream not in trail:
