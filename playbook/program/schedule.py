@@ -19,7 +19,7 @@ from playbook.schedules.orders import (
     read_orders,
 )
 from playbook.schedules.packed import F, Packed, actions_of, pack_order, unpack
-from playbook.schedules.placement import placement_words
+from playbook.schedules.placement import chunks_of, placement_words, two_ways
 from playbook.schedules.registry import check_framework, find_plan
 
 
@@ -238,24 +238,9 @@ def schedule_from_orders(orders: Orders, name: str = "own order") -> Schedule:
         name=name,
         stages=len(orders),
         microbatches=microbatches,
-        chunks=_most_of_a_chain(placement, chains),
+        chunks=chunks_of(placement, chains),
         chains=chains,
         placement=placement,
         packed=tuple(map(pack_order, orders)),
-        note=_two_ways(len(placement)) if chains == 2 else None,
-    )
-
-
-def _most_of_a_chain(placement: tuple[int, ...], chains: int) -> int:
-    """Most stages of one chain that one rank holds."""
-    depth = len(placement) // chains
-    parts = [placement[first : first + depth] for first in range(0, len(placement), depth)]
-    return max(part.count(rank) for part in parts for rank in part)
-
-
-def _two_ways(stages: int) -> str:
-    half = stages // 2
-    return (
-        f"no micro-batch passes both stages 0 to {half - 1} and stages {half} to {stages - 1}, so this is "
-        f"read as two directions: stage {half} is a second copy of stage 0, and so on"
+        note=two_ways(len(placement)) if chains == 2 else None,
     )

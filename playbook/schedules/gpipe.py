@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from playbook.schedules.conditions import exactly
 from playbook.schedules.packed import B, F, Packed, pack
 from playbook.schedules.plan import ChunkCosts, Plan, no_objection
 
@@ -24,13 +25,6 @@ def peak(rank: int, ranks: int, microbatches: int, chunks: int) -> int:
     return microbatches
 
 
-def one_chunk(ranks: int, microbatches: int, chunks: int) -> str | None:
-    """Refuse several chunks a rank."""
-    if chunks == 1:
-        return None
-    return f"chunks={chunks}: this schedule gives a rank one chunk; use chunks=1, or interleaved-1f1b"
-
-
 PLAN = Plan(
     name="gpipe",
     summary="all forwards, then all backwards",
@@ -40,6 +34,6 @@ PLAN = Plan(
     idle_text="(p − 1)(F + B)",
     peak=peak,
     peak_text="m",
-    refuse=one_chunk,
+    refuse=exactly(1, "gpipe", "one stage of the loop", "chunks=1, or looped-bfs"),
     rules={"torch": no_objection},
 )

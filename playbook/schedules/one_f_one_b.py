@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from playbook.schedules.gpipe import idle, one_chunk
+from playbook.schedules.conditions import exactly
+from playbook.schedules.gpipe import idle
 from playbook.schedules.packed import B, F, Packed, in_turn, pack
 from playbook.schedules.plan import Plan, no_objection
 
@@ -45,6 +46,6 @@ PLAN = Plan(
     idle_text="(p − 1)(F + B)",
     peak=peak,
     peak_text="min(m, p − r)",
-    refuse=one_chunk,
+    refuse=exactly(1, "1f1b", "one stage of the loop", "chunks=1, or interleaved-1f1b"),
     rules={"torch": torch_rule, "megatron": no_objection},
 )

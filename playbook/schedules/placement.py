@@ -28,6 +28,31 @@ def v_shape(ranks: int, chunks: int = 2) -> tuple[int, ...]:
     return sum(((down if chunk % 2 == 0 else down[::-1]) for chunk in range(chunks)), ())
 
 
+def chunks_of(placement: Sequence[int], chains: int = 1) -> int:
+    """Most stages of one chain that one rank holds.
+
+    Examples
+    --------
+    >>> chunks_of((0, 1, 1, 0)), chunks_of((0, 1, 1, 0), chains=2)
+    (2, 1)
+    """
+    return max(part.count(rank) for part in _parts(placement, chains) for rank in part)
+
+
+def two_ways(stages: int) -> str:
+    """Say how an order whose micro-batches pass just one half of the stages each is read."""
+    half = stages // 2
+    return (
+        f"no micro-batch passes both stages 0 to {half - 1} and stages {half} to {stages - 1}, so this is "
+        f"read as two directions: stage {half} is a second copy of stage 0, and so on"
+    )
+
+
+def _parts(placement: Sequence[int], chains: int) -> list[Sequence[int]]:
+    depth = len(placement) // chains
+    return [placement[first : first + depth] for first in range(0, len(placement), depth)]
+
+
 def placement_words(placement: Sequence[int], chains: int = 1) -> tuple[str, ...]:
     """Say of each rank what it holds, and where the loss is: not always on the last rank.
 
@@ -43,12 +68,14 @@ def placement_words(placement: Sequence[int], chains: int = 1) -> tuple[str, ...
     >>> placement_words(v_shape(2))
     ('rank 0 holds stages 0 and 3 and the loss', 'rank 1 holds stages 1 and 2')
     """
-    depth = len(placement) // chains
-    parts = [placement[first : first + depth] for first in range(0, len(placement), depth)]
     ways = ("",) if chains == 1 else (" down", " up")
     said = []
     for rank in range(max(placement) + 1):
-        held = [_held(rank, part, way) for part, way in zip(parts, ways, strict=True) if rank in part]
+        held = [
+            _held(rank, part, way)
+            for part, way in zip(_parts(placement, chains), ways, strict=True)
+            if rank in part
+        ]
         said.append(f"rank {rank} holds {' and '.join(held)}")
     return tuple(said)
 

@@ -57,9 +57,9 @@ def note(ranks: int, microbatches: int, chunks: int) -> str | None:
     if microbatches >= 2 * ranks - 1:
         return None
     return (
-        f"microbatches={microbatches} is less than 2 stages − 1 = {2 * ranks - 1}: ranks wait "
-        f"inside their span and the formula does not hold; the simulation does, and "
-        f"interleaved-zero-bubble idles less"
+        f"microbatches={microbatches} is less than 2 stages − 1 = {2 * ranks - 1}: ranks wait inside their "
+        f"span, and the step may end later than the formula says; the simulation holds, and "
+        f"interleaved-zero-bubble idles no more"
     )
 
 

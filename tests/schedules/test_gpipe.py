@@ -32,6 +32,11 @@ def test_eight_stages_and_64_micro_batches_end_at_213():
     assert timed.idle_over_ideal == pytest.approx(0.109375)
 
 
+def test_gpipe_holds_m_where_1f1b_holds_at_most_p():
+    assert schedule("gpipe", 8, 64).simulate().peak_live == (64,) * 8
+    assert max(schedule("1f1b", 8, 64).simulate().peak_live) == 8
+
+
 def test_several_chunks_a_rank_are_refused():
     with pytest.raises(ValueError, match="chunks=2.*use chunks=1"):
         schedule("gpipe", 4, 8, 2)

@@ -29,6 +29,12 @@ def test_eight_stages_two_chunks_idle_half_of_what_1f1b_does():
     assert timed.peak_live == (23, 21, 19, 17, 15, 13, 11, 9)
 
 
+def test_two_chunks_hold_1_plus_p_minus_1_over_pv_of_what_1f1b_does():
+    """Korthikanti et al., Reducing Activation Recomputation, 2022: 1 + (p − 1)/(p v)."""
+    chunks = max(schedule("interleaved-1f1b", 8, 64, 2).simulate().peak_live)
+    assert chunks / 2 / max(schedule("1f1b", 8, 64).simulate().peak_live) == 1 + 7 / 16 == 1.4375
+
+
 def test_peak_live_at_four_stages_is_v_minus_1_p_plus_the_warm_up():
     assert schedule("interleaved-1f1b", 4, 8, 2).simulate().peak_live == (11, 9, 7, 5)
 

@@ -26,6 +26,13 @@ def test_below_2p_minus_1_micro_batches_ranks_wait_and_a_note_says_so(microbatch
     assert "less than 2 stages − 1 = 7" in (made.note or "")
 
 
+@pytest.mark.parametrize(("stages", "microbatches"), [(3, 2), (4, 3), (4, 6), (5, 8), (8, 5), (8, 12)])
+def test_below_2p_minus_1_micro_batches_the_interleaved_form_idles_no_more(stages, microbatches):
+    loop = schedule("interleaved-zero-bubble", stages, microbatches, 2).simulate()
+    assert loop.idle <= schedule("zbv", stages, microbatches).simulate().idle
+    assert loop.idle < schedule("dualpipe-v", stages, microbatches).simulate().idle
+
+
 def test_a_delay_of_a_tenth_per_hop_stretches_51_to_52_3():
     assert schedule("zbv", 4, 8).simulate(comm=0.1).makespan == pytest.approx(52.3)
 
