@@ -25,6 +25,7 @@ HOMES = {
     "traffic": "playbook.predict",
     "step_time": "playbook.predict",
     "schedule": "playbook.program.schedule",
+    "find_schedule": "playbook.planner",
     "collective": "playbook.collectives",
     "collective_costs": "playbook.collectives",
     "Pool": "playbook.runtime.pool",

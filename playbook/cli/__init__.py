@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import typer
 
-from playbook.cli import collective, demo, describe, doctor, lab, pipeline, predict, run
+from playbook.cli import collective, demo, describe, doctor, find_schedule, lab, pipeline, predict, run
 
 app = typer.Typer(
     name="playbook",
@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for group in (describe, predict, pipeline, collective, run, demo, doctor, lab):
+for group in (describe, predict, pipeline, find_schedule, collective, run, demo, doctor, lab):
     group.register(app)
 
 
