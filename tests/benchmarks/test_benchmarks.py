@@ -13,7 +13,7 @@ def case(name):
     return pytest.param(name, marks=[pytest.mark.dist] if name in WITH_RANKS else [])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", [case(name) for name in benchmarks()])
 def test_every_benchmark_runs_at_a_tiny_size_and_gives_finite_figures(name):
     figures = benchmarks()[name](tiny=True)

@@ -118,7 +118,7 @@ def browser(chromium: str) -> Iterator:
     """One Chromium a module: while Playwright is open its event loop runs, and other tests want their own."""
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=30_000)  # two busy cores; what is asserted is the outcome
+    expect.set_options(timeout=60_000)  # two busy cores; what is asserted is the outcome
 
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -137,7 +137,7 @@ def page(browser, watch: Watch) -> Iterator:
     """A fresh page, 1500 px wide."""
     context = browser.new_context(viewport={"width": 1500, "height": 1400}, device_scale_factor=1)
     fresh = context.new_page()
-    fresh.set_default_timeout(60_000)
+    fresh.set_default_timeout(120_000)
     watch.attach(fresh)
     yield fresh
     context.close()

@@ -117,7 +117,7 @@ def test_the_deadline_ends_the_child_and_says_what_would_help():
     start = time.monotonic()
     with pytest.raises(TimeoutError, match=r"not done after 0\.2 s; give a longer deadline_s"):
         trace(scenario(), deadline_s=0.2)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60  # generous: the trace itself would go on
 
 
 def test_a_child_that_cannot_start_is_named_in_one_line(monkeypatch):
@@ -147,10 +147,13 @@ def test_the_child_ends_when_its_parent_lets_go(tmp_path: Path):
     long = scenario({"global_batch": 2000})
     request.write_text(json.dumps({"scenario": long.to_json(), "rank": 0}))
     command = [sys.executable, "-m", tracing.CHILD, str(request), str(tmp_path / "result.json")]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, env=tracing._environment())
-    assert child.stdin is not None
-    child.stdin.close()
-    assert child.wait(timeout=90) == 1
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=tracing._environment()) as child:
+        try:
+            assert child.stdin is not None
+            child.stdin.close()
+            assert child.wait(timeout=90) == 1
+        finally:
+            child.kill()
 
 
 @pytest.mark.parametrize(
