@@ -64,7 +64,7 @@ class FoundSchedule:
     @property
     def lower_bound(self) -> float:
         """Makespan that no order of this setting beats; the proof is in `playbook.planner.bounds`."""
-        return self.bounds[max(self.bounds)]
+        return self.bounds[self.setting.copies]
 
     @property
     def gap(self) -> float:
@@ -104,7 +104,7 @@ class FoundSchedule:
         }
 
     def _gap(self, one: Tried) -> float:
-        bound = self.bounds.get(one.copies, self.lower_bound)
+        bound = self.bounds[one.copies]
         over = one.makespan - bound
         return over / bound if abs(over) > CLOSE and bound else 0.0
 

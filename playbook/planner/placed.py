@@ -144,12 +144,12 @@ def _producer(slot: int, stage: int, kind: int, depth: int) -> int | None:
 
 
 def placements(setting: Setting) -> list[Placed]:
-    """Every placement that a schedule of the folder uses for these stages."""
+    """Every placement that a schedule of the folder uses for these stages, whatever copies it needs."""
     p, v, m = setting.ranks, setting.chunks, setting.microbatches
     found = [Placed.of(setting, "loop", loop(p, v))]
     if v == 2 and p > 1:
         found.append(Placed.of(setting, "V", v_shape(p)))
-    if v == 1 and setting.copies == 2 and min(p, m) > 1:
+    if v == 1 and min(p, m) > 1:
         both = (*range(p), *reversed(range(p)))
         found.append(Placed.of(setting, "bidirectional", both, chains=2))
     return found

@@ -12,7 +12,7 @@ from playbook.planner.known import Tried, known_orders, try_order
 from playbook.planner.list_scheduling import fused, list_orders, rules
 from playbook.planner.local_search import fuse_where_shorter, improve
 from playbook.planner.placed import Orders, Placed, placements
-from playbook.planner.setting import Cost, Setting
+from playbook.planner.setting import COPIES, Cost, Setting
 from playbook.planner.timing import CLOSE, peaks, time_orders
 
 VISITS = 800_000
@@ -115,7 +115,7 @@ def find_schedule(
     known, refused = known_orders(setting)
     places = placements(setting)
     bounds = [lower_bound(placed) for placed in places]
-    tops = sorted({placed.chains for placed in places})
+    tops = sorted({placed.chains for placed in places if placed.chains <= setting.copies})
     found = [
         _best_of(
             [(placed, bound) for placed, bound in zip(places, bounds, strict=True) if placed.chains == top],
@@ -130,15 +130,15 @@ def find_schedule(
         found=tuple(found),
         known=tuple(known),
         refused=refused,
-        bounds=_bounds(setting, places, bounds),
+        bounds=_bounds(places, bounds),
     )
 
 
-def _bounds(setting: Setting, places: Sequence[Placed], bounds: Sequence[float]) -> dict[int, float]:
+def _bounds(places: Sequence[Placed], bounds: Sequence[float]) -> dict[int, float]:
     """Copies → least bound of the placements with at most so many."""
     return {
         copies: min(b for placed, b in zip(places, bounds, strict=True) if placed.chains <= copies)
-        for copies in range(1, setting.copies + 1)
+        for copies in COPIES
     }
 
 

@@ -79,13 +79,13 @@ def test_three_micro_batches_on_two_ranks_every_order_in_turn(costs, cap):
 
 
 def test_equal_stages_and_no_cap_cost_the_way_to_the_last_rank_and_its_work(place):
-    (loop,) = place(stages=4, microbatches=8)
+    loop, *_ = place(stages=4, microbatches=8)
     # Three forwards until rank 3 starts, then 8 (F + I + W).
     assert lower_bound(loop) == 27
 
 
 def test_one_chunk_alive_makes_micro_batches_pass_one_after_the_other(place):
-    (loop,) = place(stages=3, microbatches=4, comm=0.5, memory_cap=1)
+    loop, *_ = place(stages=3, microbatches=4, comm=0.5, memory_cap=1)
     # Down 3 F and 2 hops, up 3 I and 2 hops, then W of rank 0: 9, four times.
     assert lower_bound(loop) == 36
 
@@ -98,12 +98,12 @@ def test_the_lives_of_capped_chunks_bound_two_chunks_too(place):
 
 
 def test_a_fused_backward_that_is_cheaper_lowers_the_bound(place):
-    (loop,) = place(stages=1, microbatches=3, backward=1.5)
+    loop, *_ = place(stages=1, microbatches=3, backward=1.5)
     assert lower_bound(loop) == 3 * 2.5
 
 
 def test_a_backward_that_must_stay_whole_raises_it(place):
-    (loop,) = place(stages=2, microbatches=3, split=False)
+    loop, *_ = place(stages=2, microbatches=3, split=False)
     # GPipe and 1F1B both take 3 (1 + 2) + 1 (1 + 2), and that is the least: rank 0 waits for its last B.
     assert lower_bound(loop) == schedule("1f1b", 2, 3).simulate().makespan == 12
 
@@ -113,6 +113,6 @@ def test_no_schedule_of_the_folder_beats_the_bound(place):
     for name, chunks in (("1f1b", 1), ("gpipe", 1), ("zb-h1", 1), ("zb-h2", 1), ("dualpipe", 1), ("zbv", 2)):
         stages = 4 // chunks
         made = schedule(name, stages, 8, chunks)
-        every = place(stages=stages, microbatches=8, chunks=chunks, copies=2, comm=0.25, **costs)
+        every = place(stages=stages, microbatches=8, chunks=chunks, comm=0.25, **costs)
         placed = next(one for one in every if one.placement == made.placement and one.chains == made.chains)
         assert lower_bound(placed) <= made.simulate(comm=0.25, **costs).makespan + 1e-9

@@ -12,7 +12,7 @@ def gpipe(placed, stages, microbatches):
 
 
 def test_an_order_becomes_shorter_and_keeps_its_cap(place):
-    (loop,) = place(stages=3, microbatches=4, memory_cap=4)
+    loop, *_ = place(stages=3, microbatches=4, memory_cap=4)
     start = gpipe(loop, 3, 4)
     makespan, orders = improve(loop, start, 1500, Random(0), goal=0.0)
     # Fill and drain with I and W in turn: rank 2 ends its I at 7, 9, 11, 13, rank 0 its last at 15, W at 16.
@@ -23,26 +23,26 @@ def test_an_order_becomes_shorter_and_keeps_its_cap(place):
 
 
 def test_the_same_seed_finds_the_same_order(place):
-    (loop,) = place(stages=3, microbatches=4, forward=[1, 2, 1.5])
+    loop, *_ = place(stages=3, microbatches=4, forward=[1, 2, 1.5])
     found = [improve(loop, gpipe(loop, 3, 4), 300, Random(7), goal=0.0) for _ in range(2)]
     assert found[0] == found[1]
 
 
 def test_it_stops_at_once_when_nothing_can_be_shorter(place):
-    (loop,) = place(stages=2, microbatches=2)
+    loop, *_ = place(stages=2, microbatches=2)
     start = gpipe(loop, 2, 2)
     assert improve(loop, start, 10_000_000, Random(0), goal=100.0)[1] == start
 
 
 def test_a_start_that_locks_is_refused(place):
-    (loop,) = place()
+    loop, *_ = place()
     first, second = gpipe(loop, 2, 2)
     with pytest.raises(ValueError, match="the order to start from locks"):
         improve(loop, [first[::-1], second], 10, Random(0), goal=0.0)
 
 
 def test_backwards_are_fused_where_that_is_cheaper_and_costs_no_time(place):
-    (loop,) = place(stages=1, microbatches=2, backward=1.5)
+    loop, *_ = place(stages=1, microbatches=2, backward=1.5)
     split = gpipe(loop, 1, 2)
     assert time_orders(loop, split).makespan == 6
     together = fuse_where_shorter(loop, split)

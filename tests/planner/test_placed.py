@@ -5,12 +5,12 @@ from playbook.schedules.packed import pack_order
 
 
 def test_placements_are_those_that_schedules_of_the_folder_use(place):
-    assert [(one.word, one.placement) for one in place(stages=3)] == [("loop", (0, 1, 2))]
+    assert [(one.word, one.placement) for one in place(stages=3, microbatches=1)] == [("loop", (0, 1, 2))]
     assert [(one.word, one.placement) for one in place(stages=3, chunks=2)] == [
         ("loop", (0, 1, 2, 0, 1, 2)),
         ("V", (0, 1, 2, 2, 1, 0)),
     ]
-    both = place(stages=3, microbatches=5, copies=2)[1]
+    _, both = place(stages=3, microbatches=5)
     assert (both.word, both.placement, both.chains) == ("bidirectional", (0, 1, 2, 2, 1, 0), 2)
     assert both.counts == [3, 3, 3, 2, 2, 2]
 
@@ -25,13 +25,13 @@ def test_an_order_comes_back_from_its_tasks(place):
 
 
 def test_a_fused_backward_is_split_where_it_stood(place):
-    (loop,) = place(stages=1)
+    loop, *_ = place(stages=1)
     order = pack_order([(0, "F", 0), (0, "B", 0), (0, "F", 1), (0, "B", 1)])
     assert loop.schedule(loop.tasks([order], split=True)).to_csv() == "0F0,0I0,0W0,0F1,0I1,0W1\n"
 
 
 def test_micro_batches_out_of_turn_are_renumbered(place):
-    (loop,) = place(stages=1)
+    loop, *_ = place(stages=1)
     order = pack_order([(0, "F", 1), (0, "I", 1), (0, "F", 0), (0, "W", 1), (0, "I", 0), (0, "W", 0)])
     made = loop.schedule(loop.tasks([order], split=False))
     assert made.to_csv() == "0F0,0I0,0F1,0W0,0I1,0W1\n"

@@ -29,7 +29,7 @@ def test_times_are_those_of_the_event_engine(place, name, stages, chunks, word):
 
 
 def test_orders_that_wait_for_each_other_have_no_time(place):
-    (loop,) = place()
+    loop, *_ = place()
     good = schedule("gpipe", 2, 2)
     orders = loop.tasks(good.packed, split=False)
     orders[0] = [orders[0][0], orders[0][2], orders[0][1], orders[0][3]]
@@ -38,7 +38,7 @@ def test_orders_that_wait_for_each_other_have_no_time(place):
 
 
 def test_a_longest_path_leads_from_the_end_to_the_start_without_a_gap(place):
-    (loop,) = place(microbatches=3, forward=[1, 3], comm=0.5)
+    loop, *_ = place(microbatches=3, forward=[1, 3], comm=0.5)
     orders = loop.tasks(schedule("1f1b", 2, 3).packed, split=True)
     timed = time_orders(loop, orders)
     path = critical_path(loop, orders, timed)
