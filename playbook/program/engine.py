@@ -86,17 +86,20 @@ def run_streams(
 
 
 class _Waiting(NamedTuple):
-    """What each row waits for: the first in flat lists, since most rows have one, and further ones apart."""
+    """What each row waits for: two waits in flat lists, since few rows have more, and further ones apart."""
 
     awaited: list[int]
-    """Row that each row waits for, −1 for none."""
+    """First row that each row waits for, −1 for none."""
     delay: list[float]
+    second: list[int]
+    """Second row that each row waits for, −1 for none."""
+    second_delay: list[float]
     more: dict[int, list[tuple[int, float]]]
     """Row → (awaited, delay) of its further waits."""
 
     def of(self, row: int) -> list[int]:
         """All rows that a row waits for."""
-        return [self.awaited[row], *(awaited for awaited, _ in self.more.get(row, ()))]
+        return [self.awaited[row], self.second[row], *(awaited for awaited, _ in self.more.get(row, ()))]
 
 
 def _by_waiter(waits: Waits, delays: ArrayLike, rows: int) -> _Waiting:
@@ -107,18 +110,28 @@ def _by_waiter(waits: Waits, delays: ArrayLike, rows: int) -> _Waiting:
     if waiter.size and (min(waiter.min(), awaited.min()) < 0 or max(waiter.max(), awaited.max()) >= rows):
         raise ValueError(f"a wait names a row outside 0..{rows - 1}")
     delay = np.broadcast_to(np.asarray(delays, dtype=np.float64), waiter.shape)
-    numbers = np.arange(waiter.size)
-    taken = np.full(rows, -1, dtype=np.int64)
-    taken[waiter[::-1]] = numbers[::-1]  # the last assignment stays: the first wait of each row
+    first, left = _first_of_each(waiter, np.arange(waiter.size), rows)
+    second, left = _first_of_each(waiter, left, rows)
+    awaited_or, delay_or = np.append(awaited, -1), np.append(delay, 0.0)  # place −1: no wait
     more: dict[int, list[tuple[int, float]]] = {}
-    for k in np.flatnonzero(taken[waiter] != numbers).tolist():
+    for k in left.tolist():
         more.setdefault(int(waiter[k]), []).append((int(awaited[k]), float(delay[k])))
-    none = taken < 0
-    if not waiter.size:
-        return _Waiting([-1] * rows, [0.0] * rows, more)
     return _Waiting(
-        np.where(none, -1, awaited[taken]).tolist(), np.where(none, 0.0, delay[taken]).tolist(), more
+        awaited=awaited_or[first].tolist(),
+        delay=delay_or[first].tolist(),
+        second=awaited_or[second].tolist(),
+        second_delay=delay_or[second].tolist(),
+        more=more,
     )
+
+
+def _first_of_each(
+    waiter: NDArray[np.int64], waits: NDArray[np.int64], rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of some waits the first of every row, −1 for none; and the waits that are left."""
+    first = np.full(rows, -1, dtype=np.int64)
+    first[waiter[waits][::-1]] = waits[::-1]  # of equal places the last assignment stays
+    return first, waits[first[waiter[waits]] != waits]
 
 
 def _sweep(
@@ -133,7 +146,7 @@ def _sweep(
     A plain loop over flat lists: that is the fastest form in CPython, and arrays cannot help where each start
     needs the one before. A start below zero means that the row has not run.
     """
-    awaited, delay, more = waiting
+    awaited, delay, second = waiting.awaited, waiting.delay, waiting.second
     start = [-1.0] * len(length)
     end = [-1.0] * len(length)
     heads = bounds[:-1]
@@ -155,8 +168,8 @@ def _sweep(
                 ready += delay[row]
                 if ready > now:
                     now = ready
-                if row in more:
-                    ready, need = _latest(more[row], end)
+                if second[row] >= 0:
+                    ready, need = _others(row, waiting, end)
                     if need >= 0:
                         sleepers.setdefault(need, []).append(stream)
                         break
@@ -174,10 +187,13 @@ def _sweep(
     return start, heads
 
 
-def _latest(waits: list[tuple[int, float]], end: list[float]) -> tuple[float, int]:
-    """When all waits are over, and −1; or a row that has not run."""
-    latest = 0.0
-    for need, delay in waits:
+def _others(row: int, waiting: _Waiting, end: list[float]) -> tuple[float, int]:
+    """When the waits of a row beyond its first are over, and −1; or else a row that has not run."""
+    need = waiting.second[row]
+    if end[need] < 0.0:
+        return 0.0, need
+    latest = end[need] + waiting.second_delay[row]
+    for need, delay in waiting.more.get(row, ()):
         if end[need] < 0.0:
             return 0.0, need
         latest = max(latest, end[need] + delay)
@@ -195,7 +211,7 @@ def _name_cycle(
     """Follow who waits for whom from one blocked stream until a stream comes up again."""
 
     def wanted(stream: int) -> int:
-        return next(row for row in waiting.of(blocked[stream]) if start[row] < 0.0)
+        return next(row for row in waiting.of(blocked[stream]) if row >= 0 and start[row] < 0.0)
 
     stream, trail = min(blocked), []
     while stream not in trail:

@@ -18,6 +18,22 @@ def test_a_row_starts_when_all_that_it_waits_for_has_ended():
     assert run_streams([2, 5, 1], [0, 1, 2], ([2, 2], [0, 1])).tolist() == [0, 0, 5]
 
 
+def test_a_row_may_wait_for_many_that_end_in_any_order():
+    """Row 4 waits for four rows, with delays; the latest is row 2: 7 + 3."""
+    waits = ([4, 4, 4, 4], [0, 1, 2, 3])
+    start = run_streams([1, 2, 7, 9, 1], [1, 2, 3, 4, 0], waits, delays=[0, 1, 3, 0])
+    assert start.tolist() == [0, 0, 0, 0, 10]
+    assert run_streams([1, 9, 7, 2], [1, 2, 3, 0], ([3, 3, 3, 3], [0, 1, 2, 1])).tolist()[3] == 9
+
+
+@pytest.mark.parametrize("last", [[3, 1, 2], [1, 3, 2], [1, 2, 3]])
+def test_a_cycle_is_named_through_whichever_wait_it_goes(last):
+    """Row 0 waits for rows 1 and 2, which run, and for row 3, which waits for row 0."""
+    waits = ([0, 0, 0, 3], [*last, 0])
+    with pytest.raises(ValueError, match="stream 0 stops at row 0, which waits for row 3 on stream 3"):
+        run_streams([1, 1, 1, 1], [0, 1, 2, 3], waits)
+
+
 def test_a_wait_may_name_a_row_that_stands_later():
     assert run_streams([1, 4], [0, 1], ([0], [1])).tolist() == [4, 0]
 
