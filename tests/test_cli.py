@@ -92,7 +92,7 @@ def test_schedule_takes_costs_for_each_stage_links_and_stragglers(answer):
 
 def test_schedule_names_stages_formula_and_the_ways_of_sending(command):
     text = command("schedule interleaved-1f1b --stages 2 --microbatches 4 --chunks 2")[1]
-    assert "0 2 | 1 3; loss on rank 1" in text
+    assert "rank 0 holds stages 0 and 2; rank 1 holds stages 1 and 3 and the loss" in text
     assert "(p − 1)(f + b) = (p − 1)(F + B)/v = 3.00 cost units" in text
     sizes = "--stages 2 --microbatches 4"
     assert "deadlock: rank 0" in command(f"schedule 1f1b {sizes} --blocking-send --deferred-receives")[2]

@@ -59,14 +59,12 @@ def schedule(
 
 
 def _described(made: "Schedule") -> list[tuple[str, str]]:
-    held = [[] for _ in range(made.stages)]
-    for stage, rank in enumerate(made.placement):
-        held[rank].append(str(made.model_stage(stage)))
-    losses = sorted({str(made.placement[stage]) for stage in made.last_stages})
-    rank = "rank" if len(losses) == 1 else "ranks"
+    words = made.placement_words
+    if len(words) > 8:
+        words = (*words[:2], "…", words[-1])
     return [
         ("schedule", f"{made.name}, p = {made.stages}, m = {made.microbatches}, chunks {made.chunks}"),
-        ("stages, by rank", f"{' | '.join(map(' '.join, held))}; loss on {rank} {' and '.join(losses)}"),
+        ("placement", "; ".join(words)),
     ]
 
 
