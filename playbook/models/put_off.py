@@ -39,11 +39,12 @@ class Later:
         self._waiting: Products | None = None
 
     @contextmanager
-    def putting_off(self) -> Iterator[Products]:
-        """Let the products of the backward that runs inside wait; yields them."""
-        self._waiting = Products()
+    def putting_off(self, wanted: bool = True) -> Iterator[Products]:
+        """Let the products of the backward that runs inside wait, if that is wanted; yields them."""
+        products = Products()
+        self._waiting = products if wanted else None
         try:
-            yield self._waiting
+            yield products
         finally:
             self._waiting = None
 

@@ -186,6 +186,8 @@ def check_step(gate: Gate, part: Part, whole: Whole, batch: Batch, place: Place,
     baseline_loss = whole.forward_backward(batch, 1 if gate.dtype == "fp64" else pieces)
     own = batch.share(place.rank, place.ranks) if part.splits_batch else batch
     loss = part.forward_backward(own.cut(microbatches))
+    if part.by_action:
+        loss = sum_over(torch.zeros_like(baseline_loss) if loss is None else loss, place)
     if loss is not None:
         gate.compare(LOSS, mean_over(loss, place) if part.splits_batch else loss, baseline_loss)
     baseline = dict(whole.module.named_parameters())
@@ -221,9 +223,14 @@ def gradient_of(name: str, parameter: Tensor) -> Tensor:
 
 def mean_over(loss: Tensor, place: Place) -> Tensor:
     """Mean of the ranks' losses, each a mean over equally many tokens."""
+    return sum_over(loss, place) / place.ranks
+
+
+def sum_over(loss: Tensor, place: Place) -> Tensor:
+    """Sum of the ranks' parts of the loss: a pipeline has it on one rank, with two chains on two."""
     total = loss.clone()
     dist.all_reduce(total, group=place.group)
-    return total / place.ranks
+    return total
 
 
 def expect_all(gate: Gate, whole: Whole) -> None:

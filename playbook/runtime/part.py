@@ -103,7 +103,8 @@ class Watch:
     def during(self, kind: str, action: str, message: Tensor | None = None) -> AbstractContextManager[object]:
         """Enclose what a pipeline rank does for an action (its id).
 
-        Kinds are forward and backward; wait, for a message; send, and receive where one is posted only.
+        Kinds are forward, backward, backward_input and backward_weight; wait, for a message; send, and
+        receive where one is posted only; drain, until one has left.
         """
         return nullcontext()
 
@@ -131,6 +132,8 @@ class Part:
     name_of
         Turns a parameter's name in `module` into that of the whole model; by default it drops what wrappers
         add.
+    close
+        Called when it is no longer needed: leave the groups that were made for it.
     splits_batch
         Whether every rank takes other sequences of the batch; if not, all take the same.
     by_action
@@ -143,6 +146,7 @@ class Part:
     synchronise: Callable[[bool], None] = lambda now: None
     run: Callable[[Sequence[MicroBatch], Watch], Tensor | None] | None = None
     name_of: Callable[[str], str] = owner_name
+    close: Callable[[], None] = lambda: None
     splits_batch: bool = False
     by_action: bool = False
 

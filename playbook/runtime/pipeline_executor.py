@@ -1,11 +1,9 @@
-"""What a pipeline on real ranks needs beside its order: the way of each message, and the clock.
+"""What a pipeline on real ranks needs beside its order: the way of each message, and when to expect it.
 
 The loop over the actions is the strategy's own: `playbook.strategies.pp.ranks.by_hand`.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,33 +11,38 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from playbook.program.ids import parse
 from playbook.program.schedule import Schedule
 from playbook.runtime.part import MicroBatch, Place, Watch
+from playbook.runtime.pipeline_routes import Channel, Route, blocks_of, expected_by, route_in, route_out
 from playbook.schedules import Action
 
-UNITS = {"forward": 1.0, "backward": 2.0}
-"""Cost of a chunk's forward and backward, in units: a backward has two products for each of forward's."""
+WORDS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
+"""What a timeline calls an action, by its kind."""
+
+COMPUTE = tuple(WORDS.values())
+
+Letters = dict[int, tuple[Tensor, Any]]
+"""By tag: a message's room with the work that fills it, or a tensor that a neighbour on this rank made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """The way of one message, from the rank that sends or to the rank that receives.
+class Step:
+    """What a rank does next: one action, or two at the same time.
 
     Parameters
     ----------
-    peer
-        The other rank in the group; this rank itself if both stages are here, or None at an end of the
-        pipeline.
-    group
-        Process group that carries it.
-    tag
-        Tells it from every other message of the step.
+    actions
+        They run together: what each needs is received before, what each makes is sent after.
+    expected
+        Messages to post a receive for before, in the order in which they are sent.
+    sources, targets
+        The way of what each action needs and makes.
     """
 
-    peer: int | None
-    group: dist.ProcessGroup
-    tag: int
+    actions: tuple[Action, ...]
+    expected: tuple[Route, ...]
+    sources: tuple[Route, ...]
+    targets: tuple[Route, ...]
 
 
 class Wire:
@@ -50,115 +53,109 @@ class Wire:
     pp
         The pipeline's ranks.
     schedule
-        Says which rank owns which stage.
+        Says which rank owns which stage, and who needs what when.
+    stages
+        What this rank holds, by number; says how large a message is.
     """
 
-    def __init__(self, pp: Place, schedule: Schedule) -> None:
-        self.pp, self.owner = pp, schedule.placement
+    def __init__(self, pp: Place, schedule: Schedule, stages: nn.ModuleDict) -> None:
+        self.pp, self.schedule, self.stages = pp, schedule, stages
         # Gloo dies on a CUDA tensor sent point to point, so messages pass through the host there.
         self.memory = pp.device if pp.over_nccl else torch.device("cpu")
-        self._one_way = one_way_groups(pp, self.owner) if pp.over_nccl else {}
+        self._one_way = one_way_groups(pp, schedule) if pp.over_nccl else {}
+        self.partners = partner_group(pp, schedule)
+        self.steps = self._plan_steps()
 
-    def source(self, action: Action) -> Route:
-        """Return the way of an action's input: forward from the stage before, backward from the one after."""
-        made_by = action._replace(stage=action.stage - step(action))
-        return self._route(made_by, made_by.stage, action.stage, made_by.stage)
-
-    def target(self, action: Action) -> Route:
-        """Return the way of what an action makes: forward to the stage after, backward to the one before."""
-        to = action.stage + step(action)
-        return self._route(action, action.stage, to, to)
-
-    def message(self, microbatch: MicroBatch, stages: nn.Module) -> Tensor:
+    def room(self, microbatches: Sequence[MicroBatch]) -> Tensor:
         """Make room for one message: the hidden states of a micro-batch, or their gradient."""
-        stage: Any = next(stages.children())
+        stage: Any = next(iter(self.stages.values()))
         dtype = next(stage.parameters()).dtype
-        return torch.empty(*microbatch[0].shape, stage.spec.hidden, dtype=dtype, device=self.memory)
+        return torch.empty(*microbatches[0][0].shape, stage.spec.hidden, dtype=dtype, device=self.memory)
 
-    def _route(self, made_by: Action, start: int, end: int, other: int) -> Route:
-        stages = len(self.owner)
-        tag = (made_by.microbatch * (stages + 2) + made_by.stage + 1) * 2 + (made_by.kind == "B")
-        if not 0 <= other < stages:
-            return Route(peer=None, group=self.pp.group, tag=tag)
-        way = made_by.kind, self.owner[start], self.owner[end]
-        return Route(peer=self.owner[other], group=self._one_way.get(way, self.pp.group), tag=tag)
+    def open(self, letters: Letters, route: Route, watch: Watch) -> Tensor | None:
+        """Wait for a message and take it; None where an action needs none."""
+        tensor, work = letters.pop(route.tag, (None, None))
+        if tensor is not None and work is not None:
+            with watch.during("wait", route.action.id, tensor):
+                work.wait()
+        return tensor if tensor is None else tensor.to(self.pp.device)
+
+    def is_last(self, stage: int) -> bool:
+        """Tell whether the loss is behind a stage."""
+        return stage in self.schedule.last_stages
+
+    def copies(self) -> Iterator[Tensor]:
+        """Yield the gradients of stages that the partner rank holds too, in an order that both share."""
+        if self.partners is None:
+            return
+        for stage in sorted(self.stages, key=lambda stage: self.schedule.model_stage(int(stage))):
+            for parameter in self.stages[stage].parameters():
+                assert parameter.grad is not None
+                yield parameter.grad
+
+    def close(self) -> None:
+        """Leave the groups that were made for this wire."""
+        for group in (*self._one_way.values(), self.partners):
+            if group is not None:
+                dist.destroy_process_group(group)
+
+    def _plan_steps(self) -> tuple[Step, ...]:
+        """This rank's actions with the ways of their messages.
+
+        Over NCCL a receive is posted one step early: it begins when what the rank has queued so far is done,
+        and so runs beside the next action and not after it.
+        """
+        rank, blocks = self.pp.rank, blocks_of(self.schedule.orders[self.pp.rank])
+        expected = expected_by(self.schedule, rank, blocks, ahead=int(self.pp.over_nccl))
+        return tuple(
+            Step(
+                actions=actions,
+                expected=tuple(self._over_group(route_in(self.schedule, action)) for action in posts),
+                sources=tuple(self._over_group(route_in(self.schedule, action)) for action in actions),
+                targets=tuple(self._over_group(route_out(self.schedule, action)) for action in actions),
+            )
+            for actions, posts in zip(blocks, expected, strict=True)
+        )
+
+    def _over_group(self, route: Route) -> Route:
+        return route.over(self._one_way.get(route.channel, self.pp.group))
 
 
-def step(action: Action) -> int:
-    """Stages that an action's result goes on: one further in forward, one back in backward."""
-    return 1 if action.kind == "F" else -1
-
-
-def one_way_groups(pp: Place, owner: tuple[int, ...]) -> dict[tuple[str, int, int], Any]:
-    """Make a group for every direction between two ranks.
+def one_way_groups(pp: Place, schedule: Schedule) -> dict[Channel, Any]:
+    """Make a group for every direction between two ranks, and let each carry a first message.
 
     NCCL runs the messages of one group in the order in which a rank posts them. Two ranks that each send
     first would wait for each other, so forward and backward, and the two ways of a pair, get groups of their
-    own.
+    own. A group connects with its first message, which both ranks wait for: so all connect here, in one
+    order, and not in the middle of a step, where two ranks could wait for each other.
     """
+    members, order = dist.get_process_group_ranks(pp.group), schedule.placement
+    steps = [
+        (order[s], order[s + 1])
+        for s in range(len(order) - 1)
+        if order[s] != order[s + 1] and s not in schedule.last_stages
+    ]
+    ways = sorted({(True, a, b) for a, b in steps} | {(False, b, a) for a, b in steps})
+    groups: dict[Channel, Any] = {
+        (forward, a, b): dist.new_group([members[a], members[b]]) for forward, a, b in ways
+    }
+    for (_, sender, receiver), group in groups.items():
+        word = torch.zeros(1, device=pp.device)
+        if pp.rank == sender:
+            dist.isend(word, group=group, group_dst=group.rank() ^ 1).wait()  # pyright: ignore[reportOptionalMemberAccess]
+        elif pp.rank == receiver:
+            dist.irecv(word, group=group, group_src=group.rank() ^ 1).wait()  # pyright: ignore[reportOptionalMemberAccess]
+    return groups
+
+
+def partner_group(pp: Place, schedule: Schedule) -> Any | None:
+    """Make the group of this rank and the one that holds copies of its stages; None where nothing is copied.
+
+    With two chains rank r and rank p − 1 − r hold the same two stages of the model.
+    """
+    if schedule.chains == 1:
+        return None
     members = dist.get_process_group_ranks(pp.group)
-    steps = [(a, b) for a, b in zip(owner, owner[1:], strict=False) if a != b]
-    ways = {("F", a, b) for a, b in steps} | {("B", b, a) for a, b in steps}
-    return {way: dist.new_group([members[way[1]], members[way[2]]]) for way in sorted(ways)}
-
-
-class Timeline(Watch):
-    """Notes when each action, wait and send begins and ends, on the clock that all ranks of a machine share.
-
-    Parameters
-    ----------
-    unit_s
-        Seconds of one unit: every action is stretched by sleep to its cost in units. 0 leaves the real times.
-    units
-        Cost of a forward and of a backward, by kind.
-    device
-        CUDA work is waited for at the end of every action, so that the times are those of the work.
-    zero_s
-        Moment of the monotonic clock that is 0 in the rows.
-    report
-        Gets every row as it ends.
-    """
-
-    def __init__(
-        self,
-        *,
-        device: torch.device,
-        unit_s: float = 0.0,
-        units: Mapping[str, float] = UNITS,
-        zero_s: float = 0.0,
-        report: Callable[[dict[str, Any]], None] = lambda row: None,
-    ) -> None:
-        self.device, self.unit_s, self.units, self.zero_s, self.report = device, unit_s, units, zero_s, report
-        self.rows: list[dict[str, Any]] = []
-
-    @contextmanager
-    def during(self, kind: str, action: str, message: Tensor | None = None) -> Iterator[None]:
-        """Time one action, wait or send; stretch it to its cost."""
-        start_s = time.monotonic()
-        yield
-        if kind == "receive":
-            return
-        if self.device.type == "cuda" and kind in UNITS:
-            torch.cuda.synchronize(self.device)
-        if kind in UNITS:
-            time.sleep(max(0.0, start_s + self.units[kind] * self.unit_s - time.monotonic()))
-        self._note(kind, action, start_s, time.monotonic() - start_s, message)
-
-    def _note(
-        self, kind: str, action: str, start_s: float, duration_s: float, message: Tensor | None
-    ) -> None:
-        made = parse(action)
-        row = {
-            "op": f"{action}/send@pp#0" if kind == "send" else action,
-            "lane": "compute" if kind in UNITS else "communication",
-            "kind": kind,
-            "label": f"{made.owner.removeprefix('stage')}{made.phase}{made.microbatch}",
-            "microbatch": made.microbatch,
-            "start_s": start_s - self.zero_s,
-            "duration_s": duration_s,
-            "low_s": duration_s,
-            "high_s": duration_s,
-            "bytes": message.nbytes if message is not None else 0,
-        }
-        self.rows.append(row)
-        self.report(row)
+    pairs = [(rank, pp.ranks - 1 - rank) for rank in range(pp.ranks // 2)]
+    groups = [dist.new_group([members[a], members[b]]) for a, b in pairs]
+    return groups[min(pp.rank, pp.ranks - 1 - pp.rank)]

@@ -16,7 +16,7 @@ from playbook.runtime.memory import Allocator, Memory, tracked_memory
 from playbook.runtime.miniature import SEQUENCE, miniature
 from playbook.runtime.parity import DTYPES, Gate, Parity, Whole, check_step, expect_all
 from playbook.runtime.part import LOOK_AWAY, Place, Watch, world
-from playbook.runtime.pipeline_executor import UNITS, Timeline
+from playbook.runtime.pipeline_steps import PipelineStep, time_pipeline
 from playbook.runtime.rank import current_phase, emit, here
 from playbook.runtime.record import record_step
 from playbook.runtime.strategy_build import build, check_averages
@@ -42,6 +42,8 @@ def run_strategy(run: StrategyRun) -> dict[str, Any]:
     step = MeasuredStep(run, place, "measured:nccl" if seat.backend == "nccl" else "measured:gloo")
     calls, memory = step.count()
     repeats_s = step.take_times()
+    pipeline = step.pipeline()
+    step.ready.part.close()
     tables = {
         "parity": parity.rows(name) if parity and place.rank == 0 else [],
         "traffic": [
@@ -49,7 +51,7 @@ def run_strategy(run: StrategyRun) -> dict[str, Any]:
             for row in traffic_rows(calls, place.ranks, step=warm_ups(run), source=step.source)
         ],
         "memory": memory.rows(name),
-        "timeline": [{"scenario": name, **row} for row in step.timeline()],
+        "timeline": [{"scenario": name, **row} for row in (pipeline.rows if pipeline else ())],
     }
     return {
         "parity": parity.summary() if parity else None,
@@ -57,6 +59,7 @@ def run_strategy(run: StrategyRun) -> dict[str, Any]:
         "repeats_s": repeats_s,
         "traffic": traffic_summary(calls, place.ranks),
         "memory": memory.summary(),
+        **({"pipeline": pipeline.summary} if pipeline else {}),
         "tables": tables,
     }
 
@@ -82,6 +85,7 @@ def check_parity(run: StrategyRun, place: Place) -> Parity:
                 batch = batch_of(scenario, place, seed=1 + run.steps * seed + step)
                 check_step(gate, part, whole, batch, place, scenario.microbatches)
                 emit("progress", "parity", done=turn * run.steps + step + 1, total=len(run.seeds) * run.steps)
+            part.close()
     return gate.close(place)
 
 
@@ -193,27 +197,9 @@ class MeasuredStep:
         dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.place.group)
         return value.item()
 
-    def timeline(self) -> list[dict[str, Any]]:
-        """Run one step with its actions, if it has any, on the clock; the first of all ranks begins at 0."""
-        if not self.ready.part.by_action:
-            return []
-        current_phase("timeline")
-        own = self.run.own
-        units = {kind: own.get(kind, cost) for kind, cost in UNITS.items()}
-        unit_s = float(own.get("unit_s", 0.0))
-        self.meet()
-        zero_s = self.slowest(time.monotonic())
-        clock = Timeline(
-            device=self.place.device, unit_s=unit_s, units=units, zero_s=zero_s, report=report_action
-        )
-        self.ready.part.forward_backward(self.microbatches, clock)
-        self.ready.optimizer.zero_grad()
-        first_s = -self.slowest(-min(row["start_s"] for row in clock.rows))
-        source = "emulated" if unit_s else self.source
-        return [{**row, "start_s": row["start_s"] - first_s, "source": source} for row in clock.rows]
-
-
-def report_action(row: dict[str, Any]) -> None:
-    """Stream an action to the kernel as it ends."""
-    fields = ("kind", "label", "microbatch", "start_s", "duration_s", "bytes")
-    emit("action", row["op"], **{"what" if name == "kind" else name: row[name] for name in fields})
+    def pipeline(self) -> PipelineStep | None:
+        """Take one step with its actions on the clock, if it has any."""
+        part = self.ready.part
+        if not part.by_action:
+            return None
+        return time_pipeline(self.run, self.place, part, self.microbatches, self.source)

@@ -16,13 +16,17 @@ only what uses it fails.
 | FakeStore | torch.testing._internal.distributed.fake_pg | a process group without processes |
 | MemTracker | torch.distributed._tools.mem_tracker | a second opinion on memory, in tests |
 | FSDPMemTracker | torch.distributed._tools.fsdp2_mem_tracker | the same under FSDP2 |
+| PipelineRuntime | torch.distributed.pipelining.schedules | running an order of one's own by library |
+| post_messages | torch.distributed.pipelining.schedules | which work carries which message |
+| await_messages | torch.distributed.pipelining.schedules | when the library really waits |
 """
 
 import importlib
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.distributed import ProcessGroup
@@ -42,6 +46,9 @@ PARTS = {
     "FakeStore": ("torch.testing._internal.distributed.fake_pg", "FakeStore"),
     "MemTracker": ("torch.distributed._tools.mem_tracker", "MemTracker"),
     "FSDPMemTracker": ("torch.distributed._tools.fsdp2_mem_tracker", "FSDPMemTracker"),
+    "PipelineRuntime": ("torch.distributed.pipelining.schedules", "_PipelineScheduleRuntime"),
+    "post_messages": ("torch.distributed.pipelining.schedules", "_batch_p2p"),
+    "await_messages": ("torch.distributed.pipelining.schedules", "_wait_batch_p2p"),
 }
 """Our name of each part, with the module and the attribute where torch keeps it."""
 
@@ -89,6 +96,38 @@ DispatchMode: Any = part("DispatchMode")
 is_wrapper_type: Callable[[type], bool] = part("is_wrapper_type")
 next_sequence_number: Callable[[], int] = part("next_sequence_number")
 _current_node: Callable[[], Any] = part("current_node")
+
+
+@contextmanager
+def watched_messages(
+    posted: Callable[[Any, Any], None], waiting: Callable[[Any], AbstractContextManager[None]]
+) -> Iterator[None]:
+    """Let torch's pipelining tell what it posts and enclose what it waits for, while the context is open.
+
+    Parameters
+    ----------
+    posted
+        Gets the messages that were posted together and the works that carry them.
+    waiting
+        Makes, of the works that are about to be waited for, the context in which that happens.
+    """
+    post, wait = part("post_messages"), part("await_messages")
+
+    def posting(messages: Any, *args: Any, **options: Any) -> Any:
+        works = post(messages, *args, **options)
+        posted(messages, works)
+        return works
+
+    def awaiting(works: Any) -> None:
+        with waiting(works):
+            wait(works)
+
+    module, post_name = PARTS["post_messages"]
+    with (
+        patch.object(importlib.import_module(module), post_name, posting),
+        patch.object(importlib.import_module(module), PARTS["await_messages"][1], awaiting),
+    ):
+        yield
 
 
 def sequence_number(node: Any) -> int | None:

@@ -118,7 +118,7 @@ def test_stretched_actions_take_their_cost_and_the_pipeline_its_ideal_time(four,
     run = four.submit("pp", model=deep, parity="off", unit_s=0.05, microbatches=4, **FIXED).result(60)
     rows = run.timeline[run.timeline["lane"] == "compute"]
     for kind, cost in (("forward", 1), ("backward", 2)):
-        assert rows[rows["kind"] == kind]["duration_s"].min() >= cost * 0.05
+        assert rows[rows["kind"] == kind]["duration_s"].min() >= 0.9 * cost * 0.05
     makespan = (rows["start_s"] + rows["duration_s"]).max()
     ideal = (4 + 4 - 1) * (1 + 2) * 0.05
     assert ideal <= makespan <= 1.6 * ideal

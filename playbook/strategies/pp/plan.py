@@ -17,7 +17,9 @@ from playbook.program.schedule import schedule
 from playbook.schedules import Action
 from playbook.spec import Layout, Scenario
 
-LIBRARY_SCHEDULES = ("gpipe", "1f1b", "interleaved-1f1b")
+LIBRARY_SCHEDULES = (
+    *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zero-bubble", "zbv", "dualpipe-v"),
+)
 """Schedules that torch.distributed.pipelining runs too."""
 
 

@@ -1,25 +1,39 @@
 """Pipeline parallelism on real ranks: every rank holds some stages, micro-batches pass through them.
 
 Communicates over pp, per boundary between ranks and micro-batch: the hidden states in forward, their gradient
-in backward, each of B · S · D elements.
+in backward, each of B · S · D elements; with two chains once a step the gradients of the stages held twice.
 """
 
 # pyright: reportOptionalMemberAccess=false
 # (torch declares the work of a receive as optional)
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.pipelining import (
+    Schedule1F1B,
+    ScheduleDualPipeV,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+    ScheduleLoopedBFS,
+    ScheduleZBVZeroBubble,
+)
 
+from playbook.models.put_off import put_off
 from playbook.models.transformer import Transformer, loss_of
 from playbook.program.schedule import Schedule
-from playbook.runtime.part import LOOK_AWAY, MicroBatch, Part, Place, Watch
-from playbook.runtime.pipeline_executor import Wire
+from playbook.runtime.part import MicroBatch, Part, Place, Watch
+from playbook.runtime.pipeline_executor import WORDS, Wire
 from playbook.runtime.pipeline_levers import schedule_of
+from playbook.runtime.pipeline_library import Mail, WatchedStage
+from playbook.runtime.pipeline_routes import splits_backward
+from playbook.runtime.torch_private import part, watched_messages
 from playbook.schedules import Action
 from playbook.spec import Model, Scenario
 
@@ -27,56 +41,61 @@ LIBRARY: dict[str, Any] = {
     "gpipe": ScheduleGPipe,
     "1f1b": Schedule1F1B,
     "interleaved-1f1b": ScheduleInterleaved1F1B,
+    "looped-bfs": ScheduleLoopedBFS,
+    "interleaved-zero-bubble": ScheduleInterleavedZeroBubble,
+    "zbv": ScheduleZBVZeroBubble,
+    "dualpipe-v": ScheduleDualPipeV,
 }
 """Our names of the schedules that the library runs too."""
+
+ONE_STAGE = ("gpipe", "1f1b")
+"""Those of them that take a stage and not a list."""
 
 
 def by_hand(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
     """Run this rank's actions in the schedule's order: receive, compute, send on."""
-    wire = Wire(pp, schedule)
+    wire, later = Wire(pp, schedule, stages), put_off(stages, wanted=splits_backward(schedule))
 
     def run(microbatches: Sequence[MicroBatch], watch: Watch) -> Tensor | None:
-        alive, kept, sending, losses = {}, {}, [], []
+        alive, products, letters, sending, losses = {}, {}, {}, [], []
 
-        def receive(action: Action) -> Tensor | None:
-            way = wire.source(action)
-            if way.peer in (None, pp.rank):
-                return kept.pop(way.tag, None)
-            message = wire.message(microbatches[action.microbatch], stages)
-            with watch.during("wait", action.id, message):
-                dist.irecv(message, group=way.group, group_src=way.peer, tag=way.tag).wait()
-            return message.to(pp.device)
-
-        def send(action: Action, tensor: Tensor) -> None:
-            way = wire.target(action)
-            if way.peer == pp.rank:
-                kept[way.tag] = tensor
-            elif way.peer is not None:
-                message = tensor.to(wire.memory)
-                with watch.during("send", action.id, message):
-                    sending.append(dist.isend(message, group=way.group, group_dst=way.peer, tag=way.tag))
-
-        for action in schedule.orders[pp.rank]:
-            arrived = receive(action)
-            if action.kind == "F":
-                tokens, labels = microbatches[action.microbatch]
-                x = tokens if arrived is None else arrived.requires_grad_()
-                with watch.during("forward", action.id):
+        def compute(action: Action, arrived: Tensor | None) -> Tensor | None:
+            key = action.stage, action.microbatch
+            with watch.during(WORDS[action.kind], action.id):
+                if action.kind == "F":
+                    tokens, labels = microbatches[action.microbatch]
+                    x = tokens if arrived is None else arrived.requires_grad_()
                     y = stages[str(action.stage)](x)
-                    if wire.target(action).peer is None:
+                    if wire.is_last(action.stage):
                         losses.append(y := loss_of(y, labels) / len(microbatches))
-                alive[action.stage, action.microbatch] = x, y
-                send(action, y.detach())
-            else:
-                x, y = alive.pop((action.stage, action.microbatch))
-                with watch.during("backward", action.id):
+                    alive[key] = x, y
+                    return y.detach()
+                if action.kind == "W":
+                    return products.pop(key).compute()
+                x, y = alive.pop(key)
+                with later.putting_off(action.kind == "I") as products[key]:  # B leaves none
                     y.backward(arrived)
-                send(action, x.grad)
+                return x.grad
+
+        for step in wire.steps:  # one action, or two that run at the same time
+            for way in step.expected:
+                with watch.during("receive", way.action.id, room := wire.room(microbatches)):
+                    letters[way.tag] = room, dist.irecv(room, **way.address)
+            arrived = [wire.open(letters, way, watch) for way in step.sources]
+            made = [compute(*each) for each in zip(step.actions, arrived, strict=True)]
+            for way, tensor in zip(step.targets, made, strict=True):
+                if way.travels:
+                    with watch.during("send", way.action.id, message := tensor.to(wire.memory)):
+                        sending.append(dist.isend(message, **way.address))
+                elif way.local:
+                    letters[way.tag] = tensor, None
         for work in sending:
             work.wait()
+        for gradient in wire.copies():
+            dist.all_reduce(gradient, group=wire.partners)
         return torch.stack(losses).sum().detach() if losses else None
 
-    return Part(module=stages, run=run, name_of=without_stage, by_action=True)
+    return Part(module=stages, run=run, close=wire.close, name_of=without_stage, by_action=True)
 
 
 BY_HAND = (by_hand,)
@@ -87,58 +106,16 @@ def hold(spec: Model, pp: Place, *, schedule: Schedule, stage_layers: Sequence[i
     """Make this rank's stages, keyed by their number; layers keep their numbers in the whole model."""
     firsts = [sum(stage_layers[:stage]) for stage in range(len(stage_layers))]
     own = [stage for stage, owner in enumerate(schedule.placement) if owner == pp.rank]
-    return nn.ModuleDict(
-        {
-            str(stage): Transformer(spec, range(firsts[stage], firsts[stage] + stage_layers[stage]))
-            for stage in own
-        }
-    )
+    layers = {
+        stage: range(firsts[depth], firsts[depth] + stage_layers[depth])
+        for stage, depth in ((stage, schedule.model_stage(stage)) for stage in own)
+    }
+    return nn.ModuleDict({str(stage): Transformer(spec, layers[stage]) for stage in own})
 
 
 def without_stage(name: str) -> str:
     """Drop the stage's number from a parameter's name."""
     return name.partition(".")[2]
-
-
-class WatchedStage(PipelineStage):
-    """The library's stage, which tells when an action computes and what it sends."""
-
-    watch: Watch = LOOK_AWAY
-
-    def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
-        """Run a micro-batch's forward."""
-        with self.watch.during("forward", self._action("F", fwd_chunk_id).id):
-            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
-
-    def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
-        """Run a micro-batch's backward."""
-        with self.watch.during("backward", self._action("B", bwd_chunk_id).id):
-            return super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
-
-    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
-        """List the messages that a forward waits for."""
-        return self._told("receive", "F", fwd_chunk_id, super().get_fwd_recv_ops(fwd_chunk_id))
-
-    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
-        """List the messages that a backward waits for."""
-        return self._told("receive", "B", bwd_chunk_id, super().get_bwd_recv_ops(bwd_chunk_id))
-
-    def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
-        """List the messages of a forward."""
-        return self._told("send", "F", fwd_chunk_id, super().get_fwd_send_ops(fwd_chunk_id))
-
-    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
-        """List the messages of a backward."""
-        return self._told("send", "B", bwd_chunk_id, super().get_bwd_send_ops(bwd_chunk_id))
-
-    def _action(self, kind: str, microbatch: int) -> Action:
-        return Action(self.stage_index, kind, microbatch)
-
-    def _told(self, way: str, kind: str, microbatch: int, messages: list[dist.P2POp]) -> list[dist.P2POp]:
-        for message in messages:
-            with self.watch.during(way, self._action(kind, microbatch).id, message.tensor):
-                pass
-        return messages
 
 
 def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
@@ -155,21 +132,38 @@ def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
         WatchedStage(module, int(stage), len(schedule.placement), pp.device, group=pp.group)
         for stage, module in stages.items()
     ]
-    stage_or_stages = made if schedule.chunks > 1 else made[0]
-    runner = LIBRARY[schedule.name](stage_or_stages, schedule.microbatches, loss_fn=loss_of)
+    mail = Mail()
+    for stage in made:
+        stage.mail = mail
+    runner = runner_of(schedule, made)
 
     def run(microbatches: Sequence[MicroBatch], watch: Watch) -> Tensor | None:
-        for stage in made:
-            stage.watch = watch
+        mail.watch = watch
         tokens, labels = (torch.cat(each) for each in zip(*microbatches, strict=True))
         losses: list[Tensor] = []
         first, last = any(stage.is_first for stage in made), any(stage.is_last for stage in made)
         targets: dict[str, Any] = {"target": labels, "losses": losses} if last else {}
-        # Outputs that are returned would keep every micro-batch's logits to the end of the step.
-        runner.step(*[tokens][:first], **targets, return_outputs=False)
-        return torch.stack(losses).mean().detach() if losses else None
+        with watched_messages(mail.posted, mail.waiting):
+            # Outputs that are returned would keep every micro-batch's logits to the end of the step.
+            runner.step(*[tokens][:first], **targets, return_outputs=False)
+        return torch.stack([loss.detach() for loss in losses]).mean() if losses else None
 
     return Part(module=stages, run=run, name_of=without_stage, by_action=True)
+
+
+def runner_of(schedule: Schedule, stages: Sequence[WatchedStage]) -> Any:
+    """Make the library's runner of a schedule: its class of that name, or its runtime with an order of one's
+    own.
+    """
+    if schedule.name not in LIBRARY:
+        runner = part("PipelineRuntime")(list(stages), schedule.microbatches, loss_fn=loss_of)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "order.csv"
+            schedule.to_csv(file)
+            runner._load_csv(str(file))
+        return runner
+    given = stages[0] if schedule.name in ONE_STAGE else list(stages)
+    return LIBRARY[schedule.name](given, schedule.microbatches, loss_fn=loss_of)
 
 
 def keywords(scenario: Scenario, own: Mapping[str, Any], by_hand: bool) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""What a stage costs alone: its forward and backward without messages, and the way of one message between
+GPUs. A simulation of the schedule with these numbers is the prediction that a run is compared with.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from playbook.models.put_off import put_off
+from playbook.models.transformer import loss_of
+from playbook.program.schedule import Schedule
+from playbook.runtime.part import MicroBatch, Place
+from playbook.runtime.pipeline_executor import WORDS
+from playbook.runtime.pipeline_routes import splits_backward
+
+WARM, TIMES = 2, 7
+"""Runs of a stage that do not count, and that do."""
+
+ROUNDS = 30
+"""Messages there and back of which one's time is taken."""
+
+
+def stage_costs(
+    stages: nn.ModuleDict,
+    schedule: Schedule,
+    place: Place,
+    microbatch: MicroBatch,
+) -> dict[str, list[float]]:
+    """Seconds of a forward, backward, backward_input and backward_weight of every stage, timed alone.
+
+    Every rank times its own; all get all of them. Where a schedule does not split backward, the two parts are
+    each half of it.
+    """
+    split = splits_backward(schedule)
+    table = torch.zeros(len(WORDS), len(schedule.placement), dtype=torch.float64, device=place.device)
+    for name, stage in stages.items():
+        last = int(name) in schedule.last_stages
+        costs = time_stage(stages, stage, microbatch, last, split)
+        table[:, int(name)] = torch.tensor(costs, dtype=torch.float64, device=place.device)
+    dist.all_reduce(table, group=place.group)
+    return dict(zip(WORDS.values(), table.tolist(), strict=True))
+
+
+def time_stage(
+    stages: nn.ModuleDict, stage: nn.Module, microbatch: MicroBatch, last: bool, split: bool
+) -> tuple[float, float, float, float]:
+    """Median seconds of F, B, I and W of one stage on made-up inputs."""
+    later = put_off(stages, wanted=split)
+    inputs, gradient = inputs_of(stage, microbatch, last)
+
+    def forward() -> Tensor:
+        y = stage(inputs)
+        return loss_of(y, microbatch[1]) if last else y
+
+    def whole() -> list[torch.cuda.Event]:
+        marks = [mark()]
+        y = forward()
+        marks.append(mark())
+        y.backward(gradient)
+        return [*marks, mark()]
+
+    def parts() -> list[torch.cuda.Event]:
+        marks = [mark()]
+        y = forward()
+        marks.append(mark())
+        with later.putting_off() as products:
+            y.backward(gradient)
+        marks.append(mark())
+        products.compute()
+        return [*marks, mark()]
+
+    forward_s, backward_s = medians(whole)
+    if split:
+        _, input_s, weight_s = medians(parts)
+    else:
+        input_s = weight_s = backward_s / 2
+    for parameter in stage.parameters():
+        parameter.grad = None
+    return forward_s, backward_s, input_s, weight_s
+
+
+def inputs_of(stage: Any, microbatch: MicroBatch, last: bool) -> tuple[Tensor, Tensor | None]:
+    """Tokens for a stage that embeds, hidden states for another, and the gradient that comes back to it.
+
+    Random and not zeros: the speed of a matrix product depends on its data.
+    """
+    tokens, weight = microbatch[0], next(stage.parameters())
+    shape, like = (*tokens.shape, stage.spec.hidden), {"dtype": weight.dtype, "device": weight.device}
+    inputs = tokens if stage.embed_tokens is not None else torch.randn(shape, **like, requires_grad=True)
+    return inputs, None if last else torch.randn(shape, **like)
+
+
+def mark() -> torch.cuda.Event:
+    """Put an event on the stream that computes."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def medians(run: Callable[[], Sequence[torch.cuda.Event]]) -> list[float]:
+    """Median seconds between neighbouring events of several runs, all queued before they are read."""
+    marks = [run() for _ in range(WARM + TIMES)][WARM:]
+    torch.cuda.synchronize()
+    spans = [[a.elapsed_time(b) / 1e3 for a, b in zip(one, one[1:], strict=False)] for one in marks]
+    return [statistics.median(column) for column in zip(*spans, strict=True)]
+
+
+def message_s(place: Place, room: Tensor) -> float:
+    """Seconds of one message from rank to rank: half of there and back, the mean of many.
+
+    Ranks 0 and 1 measure, all get the result.
+    """
+    found = torch.zeros(1, dtype=torch.float64, device=place.device)
+    if place.rank < 2:
+        pair = {"group": place.group, "group_src" if place.rank else "group_dst": 1 - place.rank}
+        back = {"group": place.group, "group_dst" if place.rank else "group_src": 1 - place.rank}
+        begin = None
+        for turn in range(ROUNDS + WARM):
+            if turn == WARM:
+                begin = mark()
+            first, second = (dist.irecv, dist.isend) if place.rank else (dist.isend, dist.irecv)
+            for call, way in ((first, pair), (second, back)):
+                work: Any = call(room, **way)
+                work.wait()
+        end = mark()
+        torch.cuda.synchronize()
+        assert begin is not None
+        if place.rank == 0:
+            found += begin.elapsed_time(end) / 1e3 / (2 * ROUNDS)
+    dist.all_reduce(found, group=place.group)
+    return found.item()
