@@ -41,7 +41,7 @@ def head_share(table: Size) -> Tensor:
         name=OF_HEAD,
         term="temporary",
         bytes=table,
-        birth=At("B", "lm_head/mm#0", LAST, otherwise=START),
+        birth=At("W", "lm_head/mm#0", LAST, otherwise=START),
         bwd_end=At("B", f"{EMBED}/add#0"),
         region="tp",
     )

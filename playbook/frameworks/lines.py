@@ -5,6 +5,11 @@ A tensor is born with the line that makes it. It dies with the last line of its 
 with the last one of backward if any does: then forward saves it. An autograd node lets its saved tensors go
 at its end, so where a node has several lines the last of them holds what the node saved; and a line of
 forward also holds what a Python variable keeps to the end of its function.
+
+Where a schedule splits backward, a gradient that a line for weights holds lives until that line in W. What
+forward saved stays too: `torch.distributed.pipelining` computes I with `retain_graph`, so that every node
+below the stage's last weight lives until W has run the last of them. Only the node of a weight lets go as W
+runs it (`_backward.py` of torch 2.13, `stage_backward_input` and `stage_backward_weight`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +18,7 @@ from typing import NamedTuple
 
 from playbook.frameworks.parts import block_gradient, block_input, weights
 from playbook.program.block import Block, Junction, Tensor, Weight
-from playbook.program.op import At, Op, Region, Size, rows
+from playbook.program.op import END, FIRST, At, Op, Region, Size, rows
 from playbook.spec import Parameter
 
 INPUT, GRADIENT = "input", "gradient"
@@ -83,6 +88,28 @@ class Segment:
         found = [op.name for op, line in zip(self.rows, self.lines, strict=True) if name in line.holds]
         return At(self.letter, found[-1]) if found else None  # type: ignore[arg-type]
 
+    def weight_end(self, name: str) -> At | None:
+        """Row of the last line for weights that holds a gradient."""
+        found = [op.name for op, line in self._pairs if name in line.holds and op.for_weights]
+        return At("B", found[-1]) if found else None
+
+    def graph_end(self, name: str) -> At | None:
+        """Row until which autograd's graph keeps a tensor of forward after I.
+
+        That is the node of a weight, if no other node saved it; none, if only nodes behind the block's last
+        weight did, which is what the loss saves; else the last row of the stage's W.
+        """
+        holders = [(place, op) for place, (op, line) in enumerate(self._pairs) if name in line.holds]
+        late = [op for _, op in holders if op.for_weights]
+        if {op.owner for _, op in holders} == {op.owner for op in late}:
+            return At("B", late[-1].name)
+        first = min((place for place, (op, _) in enumerate(self._pairs) if op.for_weights), default=0)
+        return None if holders[-1][0] < first else At("W", END, FIRST)
+
+    @property
+    def _pairs(self) -> list[tuple[Op, Line]]:
+        return list(zip(self.rows, self.lines, strict=True))
+
     def born(self) -> Iterable[tuple[At, Made]]:
         """Every tensor that the lines make, with the row of its birth."""
         for op, line in zip(self.rows, self.lines, strict=True):
@@ -137,10 +164,12 @@ def handed(stream: Size, ahead: Segment, back: Segment) -> Iterable[Tensor]:
     last_use, release = ahead.last_holder(INPUT), back.last_holder(INPUT)
     if last_use is not None:
         given = block_input(stream, last_use.row, release.row if release else None)
-        yield given if release else replace(given, term="temporary")
+        yield (
+            replace(given, weight_end=back.graph_end(INPUT)) if release else replace(given, term="temporary")
+        )
     returned = back.last_holder(GRADIENT)
     if returned is not None:
-        yield block_gradient(stream, returned.row)
+        yield replace(block_gradient(stream, returned.row), weight_end=back.weight_end(GRADIENT))
 
 
 def of_forward(ahead: Segment, back: Segment) -> Iterable[Tensor]:
@@ -151,7 +180,9 @@ def of_forward(ahead: Segment, back: Segment) -> Iterable[Tensor]:
         tensor = Tensor(
             name=made.name, term=term, bytes=made.bytes, birth=birth, fwd_end=end, region=made.region
         )
-        yield replace(tensor, bwd_end=release) if release else tensor
+        if release:
+            tensor = replace(tensor, bwd_end=release, weight_end=back.graph_end(made.name))
+        yield tensor
 
 
 def of_backward(back: Segment) -> Iterable[Tensor]:
@@ -163,5 +194,6 @@ def of_backward(back: Segment) -> Iterable[Tensor]:
             bytes=made.bytes,
             birth=birth,
             bwd_end=back.last_holder(made.name) or birth,
+            weight_end=back.weight_end(made.name),
             region=made.region,
         )

@@ -55,6 +55,22 @@ def saved(
     )
 
 
+def kept_gradient(name: str, size: Size, birth: str, release: str, region: Region) -> Tensor:
+    """The gradient of a product's output, which waits in memory of its own for the product for the weight.
+
+    Where backward is not split it is one of the temporaries that the papers leave out.
+    """
+    return Tensor(
+        name=f"gradient of {name}",
+        term="temporary",
+        bytes=size,
+        birth=At("B", birth),
+        weight_end=At("B", release),
+        split_only=True,
+        region=region,
+    )
+
+
 def passing(
     name: str, size: Size, birth: str, last_use: str, region: Region, term: str = "activations"
 ) -> Tensor:

@@ -4,7 +4,8 @@ buffers.
 State is constant over the step (16 bytes a parameter for the usual mixed precision), activations are what
 each product, norm and attention core keeps. One layer of a GPT kind (LayerNorm, GELU, dropout, score matrix
 kept) saves s·b·h·(34 + 5·a·s/h) bytes; Llama kinds have grouped queries, a gated feed-forward part and no
-dropout.
+dropout. Where backward is split, the inputs of the products and the gradients of their outputs wait for W:
+32·s·b·h bytes of a GPT kind's layer (Qi et al., Zero Bubble Pipeline Parallelism, 2023, table 1).
 
 Sources: Rajbhandari et al., ZeRO, 2020, section 3; Korthikanti et al., Reducing Activation Recomputation in
 Large Transformer Models, 2022, sections 4 and 5; Shoeybi et al., Megatron-LM, 2019. FLOPs: 2 a multiply-add;
@@ -12,10 +13,20 @@ the attention core counts the whole score matrix, and 2.5 times its forward in f
 (Dao, FlashAttention-2, 2023).
 """
 
-from playbook.frameworks.parts import backward, block_input, forward, product_backward, saved, weights
+from dataclasses import replace
+
+from playbook.frameworks.parts import (
+    backward,
+    block_input,
+    forward,
+    kept_gradient,
+    product_backward,
+    saved,
+    weights,
+)
 from playbook.frameworks.textbook_ends import drops, embedding, head
 from playbook.program.block import Block, Junction, Tensor
-from playbook.program.op import Op, Region, Size, rows
+from playbook.program.op import At, Op, Region, Size, rows
 from playbook.program.policy import Policy, Sizes
 from playbook.program.polynomial import scaled
 
@@ -29,7 +40,7 @@ def layer(z: Sizes) -> Block:
         layered=True,
         forward=rows(layer_forward(z)),
         backward=rows(layer_backward(z)),
-        tensors=(*attention_tensors(z), *feed_forward_tensors(z)),
+        tensors=(*attention_tensors(z), *feed_forward_tensors(z), *output_gradients(z)),
         weights=weights(z.layer_parameters, ready(z)),
         junctions=(attention_junction(z), feed_forward_junction(z)),
     )
@@ -106,7 +117,8 @@ def attention_tensors(z: Sizes) -> list[Tensor]:
     """What attention keeps, and the norm before it."""
     stream, core = z.value * z.T * z.h, "self_attn/sdpa#0"
     query, key = z.value * z.T * z.a * z.k, z.value * z.T * z.g * z.k
-    core_back = "self_attn/sdpa_backward#0"
+    core_back, product = "self_attn/sdpa_backward#0", "self_attn.o_proj/mm#0"
+    for_o = At("B", "self_attn.o_proj/mm#1")
     kept = [
         block_input(stream, "/add#0", "input_layernorm/norm_backward#0"),
         saved(
@@ -121,7 +133,7 @@ def attention_tensors(z: Sizes) -> list[Tensor]:
         saved("k", key, "self_attn.k_proj/mm#0", core, core_back, "kv"),
         saved("v", key, "self_attn.v_proj/mm#0", core, core_back, "kv"),
         *core_tensors(z),
-        saved("attention output", query, core, "self_attn.o_proj/mm#0", core_back, "tp"),
+        replace(saved("attention output", query, core, product, core_back, "tp"), weight_end=for_o),
     ]
     if drops(z):
         kept.append(
@@ -161,6 +173,26 @@ def feed_forward_tensors(z: Sizes) -> list[Tensor]:
             saved("dropout mask 2", z.T * z.h, "/dropout#1", "/dropout#1", "/dropout_backward#0", "full")
         )
     return kept
+
+
+def output_gradients(z: Sizes) -> list[Tensor]:
+    """Gradients of the products' outputs, from the row that makes or takes them to W."""
+    stream, core, act = z.value * z.T * z.h, "self_attn/sdpa_backward#0", "mlp/act_backward#0"
+    query, key, wide = z.value * z.T * z.a * z.k, z.value * z.T * z.g * z.k, z.value * z.T * z.f
+    facts: list[tuple[str, Size, str, Region]] = [
+        ("self_attn.q_proj", query, core, "tp"),
+        ("self_attn.k_proj", key, core, "kv"),
+        ("self_attn.v_proj", key, core, "kv"),
+        ("self_attn.o_proj", stream, "self_attn.o_proj/mm#0", "whole"),
+        ("mlp.gate_proj", wide, act, "tp"),
+        ("mlp.up_proj", wide, act, "tp"),
+        ("mlp.down_proj", stream, "mlp.down_proj/mm#0", "whole"),
+    ]
+    return [
+        kept_gradient(name, size, birth, f"{name}/mm#1", region)
+        for name, size, birth, region in facts
+        if z.model.gated or name != "mlp.gate_proj"
+    ]
 
 
 def ready(z: Sizes) -> dict[str, str]:

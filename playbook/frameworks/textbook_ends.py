@@ -5,6 +5,7 @@ from playbook.frameworks.parts import (
     block_input,
     for_weights,
     forward,
+    kept_gradient,
     product_backward,
     saved,
     weights,
@@ -28,21 +29,31 @@ def embedding(z: Sizes) -> Block:
         bytes=z.T * z.h,
         birth=At("F", END),
         fwd_end=At("F", END),
-        bwd_end=At("B", START),
+        bwd_end=At("I", START),
+        region="full",
+    )
+    gradient = Tensor(
+        name="gradient",
+        term="temporary",
+        bytes=z.value * z.T * z.h,
+        birth=At("B", END, 1),
+        weight_end=At("B", back),
+        split_only=True,
         region="full",
     )
     return Block(
         name="embedding",
         forward=rows([forward("embed_tokens", "embedding")]),
         backward=rows([for_weights(backward("embed_tokens", "embedding_dense_backward"))]),
-        tensors=(mask,) if drops(z) else (),
+        tensors=(gradient, mask) if drops(z) else (gradient,),
         weights=weights(z.embedding_parameters, {p.name: back for p in z.embedding_parameters}),
         junctions=(Junction(leave="embed_tokens", output_rows=(look, back), bytes=z.value * z.T * z.h),),
     )
 
 
 def head(z: Sizes) -> Block:
-    """The last norm, the head and the loss, whose logits are kept in FP32."""
+    """The last norm, the head and the loss, whose logits are kept in FP32; their gradient takes their
+    place."""
     stream, flops = z.value * z.T * z.h, 2 * z.T * z.h * z.V
     product = "lm_head/mm#0"
     tensors = (
@@ -57,6 +68,7 @@ def head(z: Sizes) -> Block:
             bwd_end=At("B", "/cross_entropy_backward#0"),
             region="tp",
         ),
+        kept_gradient("logits", z.value * z.T * z.V, product, "lm_head/mm#1", "tp"),
     )
     ready_at = {
         p.name: "lm_head/mm#1" if "lm_head" in p.name else "norm/norm_backward#0" for p in z.head_parameters

@@ -74,6 +74,7 @@ POLICY = Policy(
     vocabulary_parallel=True,
     dtensor=True,
     bucket_bytes=BUCKET_BYTES,
+    leaves_to_weights=True,
     broadcasts=True,
     widens_gradients=True,
     workspace_bytes=CUBLAS_WORKSPACE_BYTES,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playbook.predict.rates import rates_of
-from playbook.predict.stages import blocks_of, context
+from playbook.predict.stages import SHARED_GRADIENTS, blocks_of, context
 from playbook.program.assemble import assemble
 from playbook.program.block import Block
 from playbook.program.lay import Stage
@@ -21,9 +21,6 @@ from playbook.program.policy import Context
 from playbook.program.state import held_numel
 from playbook.program.timeline import durations
 from playbook.spec import Scenario
-
-SHARED_GRADIENTS = 2
-"""ZeRO stage from which on a rank holds its share of the gradients only."""
 
 LAID = 3
 """Layers that are laid; the middle one has a layer on either side, as most have."""

@@ -1,24 +1,36 @@
 """A scenario's stages: the framework's templates, put through the layout's passes in their order."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from playbook.frameworks import policy
+from playbook.predict.orders import columns_of, near, order_of, pipeline, routes
 from playbook.predict.rates import rates_of
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.assemble import assemble
 from playbook.program.block import Block, Tensor, Weight
 from playbook.program.lay import Stage
 from playbook.program.op import At
-from playbook.program.order import Run, accumulate
 from playbook.program.passes import Blocks, Plan
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
-from playbook.program.schedule import Schedule, schedule
+from playbook.program.schedule import Schedule
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, rank_memory
 from playbook.spec import Scenario
 from playbook.strategies import plans
-from playbook.strategies.pp.plan import keep_input, receive_block, runs, send_block
+from playbook.strategies.pp.plan import (
+    keep_input,
+    leave_to_weights,
+    receive_block,
+    send_block,
+    sum_copies,
+)
+
+SHARED_GRADIENTS = 2
+"""ZeRO stage from which on a rank holds its share of the gradients only."""
 
 
 def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:
@@ -55,12 +67,23 @@ def pass_of(s: Scenario, step: str) -> Plan | None:
     return found[0] if found else None
 
 
-def templates(s: Scenario, stage: int, ctx: Context, layers: int | None = None) -> Blocks:
-    """A stage's blocks as the framework's policy gives them, before any pass."""
+def templates(s: Scenario, slot: int, ctx: Context, layers: int | None = None) -> Blocks:
+    """A stage's blocks as the framework's policy gives them, before any pass.
+
+    Parameters
+    ----------
+    s, ctx
+        The scenario, and what passes may read of it.
+    slot
+        Number of the stage in the schedule; copies of a stage have numbers of their own.
+    layers
+        Layers of the stage; the layout's if not given.
+    """
     sizes = Sizes.of(s.model, s.workload, s.recipe, symbolic=ctx.symbolic)
-    rules, last = ctx.policy, s.layout.stages - 1
-    first = rules.embedding(sizes) if stage == 0 else receive_block(sizes, stage)
-    end = rules.head(sizes) if stage == last else send_block(sizes, stage, rules.keeps_boundaries)
+    rules, last, stage = ctx.policy, s.layout.stages - 1, slot % s.layout.stages
+    keeps, (before, after) = rules.keeps_boundaries, near(s, slot)
+    first = rules.embedding(sizes) if stage == 0 else receive_block(sizes, slot, before, keeps)
+    end = rules.head(sizes) if stage == last else send_block(sizes, slot, keeps, after)
     if s.model.tied and stage == last > 0:
         end = replace(end, weights=(*end.weights, *table_copy(sizes, end)))
     count = s.stage_layers[stage] if layers is None else layers
@@ -70,28 +93,32 @@ def templates(s: Scenario, stage: int, ctx: Context, layers: int | None = None) 
 def table_copy(sizes: Sizes, head: Block) -> tuple[Weight, ...]:
     """The token table that the last stage holds too where the head is tied to it."""
     table = sizes.embedding_parameters[0]
-    product = next(op for op in head.backward if op.owner == "lm_head" and op.flops)
+    product = next(op for op in head.backward if op.owner == "lm_head" and op.for_weights)
     ready = head.weights[0].ready._replace(row=product.name)
     return (Weight(name="lm_head.weight", shape=table.shape, tp_dim=table.tp_dim, ready=ready),)
 
 
-def blocks_of(s: Scenario, stage: int, ctx: Context, layers: int | None = None) -> Blocks:
-    """A stage's blocks after every pass."""
-    blocks = templates(s, stage, ctx, layers)
+def blocks_of(s: Scenario, slot: int, ctx: Context, layers: int | None = None) -> Blocks:
+    """A stage's blocks after every pass; as for `templates`."""
+    blocks = templates(s, slot, ctx, layers)
     tensor, data = pass_of(s, "tensor"), pass_of(s, "data")
     if tensor is not None:
         blocks = tensor.rewrite(blocks, ctx)
     blocks = recompute(blocks, ctx.recompute, ctx.policy.stops_early)
     if ctx.policy.keeps_boundaries:
         blocks = keep_input(blocks)
-    if stage < s.layout.pp and s.workload.kernels == "cuda":
+    if slot < s.layout.pp and s.workload.kernels == "cuda":
         blocks = with_workspace(blocks, ctx)
     root = tuple(weight for block in blocks if not block.layered for weight in block.weights)
-    if data is None:
-        return blocks
-    distinct = {id(block): block for block in blocks}.values()
-    every = tuple(weight for block in distinct for weight in block.weights)
-    return data.rewrite(blocks, replace(ctx, root=root, stage=every))
+    if data is not None:
+        distinct = {id(block): block for block in blocks}.values()
+        every = tuple(weight for block in distinct for weight in block.weights)
+        blocks = data.rewrite(blocks, replace(ctx, root=root, stage=every))
+    if ctx.policy.leaves_to_weights and ctx.pipelined and slot % s.layout.stages == 0:
+        blocks = leave_to_weights(blocks)
+    if routes(s)[1] > 1:
+        blocks = sum_copies(blocks, ctx, slot, s.layout.zero >= SHARED_GRADIENTS)
+    return blocks
 
 
 def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:
@@ -103,28 +130,29 @@ def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:
     return (replace(blocks[0], tensors=(*blocks[0].tensors, held)), *blocks[1:])
 
 
-def layer_numbers(s: Scenario, stage: int) -> list[int]:
+def layer_numbers(s: Scenario, slot: int) -> list[int]:
     """Global layer number of each block of a stage, −1 at its ends."""
+    stage = slot % s.layout.stages
     before = sum(s.stage_layers[:stage])
     return [-1, *range(before, before + s.stage_layers[stage]), -1]
 
 
-def lay(s: Scenario, stage: int, ctx: Context) -> Stage:
+def lay(s: Scenario, slot: int, ctx: Context) -> Stage:
     """A stage laid out for one micro-batch."""
-    return Stage(blocks_of(s, stage, ctx), layer_numbers(s, stage))
+    return Stage(blocks_of(s, slot, ctx), layer_numbers(s, slot))
 
 
-def pipeline(s: Scenario) -> Schedule:
-    """The layout's schedule at its size."""
-    layout = s.layout
-    return schedule(layout.schedule, layout.pp, s.microbatches, layout.chunks, framework=s.framework)
-
-
-def order_of(s: Scenario, pp_rank: int) -> tuple[Run, ...]:
-    """A pipeline rank's order list."""
-    if s.layout.pp == 1 and s.layout.stages == 1:
-        return accumulate(s.microbatches)
-    return runs(pipeline(s).order(pp_rank))
+def lay_distinct(s: Scenario, ctx: Context, slots: Iterable[int]) -> dict[int, Stage]:
+    """Stages by number, laid once each kind; messages and layers may have another stage's numbers."""
+    laid: dict[tuple[object, ...], Stage] = {}
+    found, last = {}, s.layout.stages - 1
+    for slot in slots:
+        stage = slot % s.layout.stages
+        key = (stage == 0, stage == last, s.stage_layers[stage], slot < s.layout.pp, *near(s, slot))
+        if key not in laid:
+            laid[key] = lay(s, slot, ctx)
+        found[slot] = laid[key]
+    return found
 
 
 def program_of(s: Scenario, rank: int = 0) -> Program:
@@ -132,23 +160,19 @@ def program_of(s: Scenario, rank: int = 0) -> Program:
     refuse_unbuilt(s)
     ctx = context(s, rank)
     order = order_of(s, s.layout.coordinates(rank)["pp"])
-    stages = {number: lay(s, number, ctx) for number in sorted({run.stage for run in order})}
+    stages = {slot: lay(s, slot, ctx) for slot in sorted({run.stage for run in order})}
     return assemble(
         stages, order, scenario=s.model.name, rank=rank, axes=dict(s.layout.axes), rates=rates_of(s)
     )
 
 
-def rank_memories(s: Scenario) -> list[RankMemory]:
+def rank_memories(s: Scenario, made: Schedule | None = None) -> list[RankMemory]:
     """Memory of the first rank of every pipeline rank, action by action; equal stages are laid once."""
-    ctx, known, laid = context(s), {}, {}
-    found = []
-    for pp_rank in range(s.layout.pp):
-        order = order_of(s, pp_rank)
-        stages = {}
-        for number in sorted({run.stage for run in order}):
-            key = (number == 0, number == s.layout.stages - 1, s.stage_layers[number], number < s.layout.pp)
-            if key not in laid:
-                laid[key] = lay(s, number, ctx)
-            stages[number] = laid[key]
-        found.append(rank_memory(stages, order, known))
-    return found
+    made = made or pipeline(s)
+    orders = [columns_of(s, pp_rank, made) for pp_rank in range(s.layout.pp)]
+    slots = sorted({slot for order in orders for slot in np.unique(order.stage).tolist()})
+    stages, known = lay_distinct(s, context(s), slots), {}
+    return [
+        rank_memory({slot: stages[slot] for slot in np.unique(order.stage).tolist()}, order, known)
+        for order in orders
+    ]

@@ -135,6 +135,8 @@ class Block:
         Whether owners are relative to a layer.
     forward, backward, optimizer
         Rows of each segment, in order of issue.
+    copies
+        Rows that sum its gradients with those of its copy on another rank, after the last micro-batch.
     tensors
         What it holds; a tensor between two blocks belongs to the one that consumes it.
     weights
@@ -153,6 +155,7 @@ class Block:
     forward: tuple[Op, ...] = ()
     backward: tuple[Op, ...] = ()
     optimizer: tuple[Op, ...] = ()
+    copies: tuple[Op, ...] = ()
     tensors: tuple[Tensor, ...] = ()
     weights: tuple[Weight, ...] = ()
     junctions: tuple[Junction, ...] = ()
@@ -160,8 +163,8 @@ class Block:
     passes: frozenset[str] = frozenset()
 
     def segment(self, letter: str) -> tuple[Op, ...]:
-        """Rows of F, B or O."""
-        return {"F": self.forward, "B": self.backward, "O": self.optimizer}[letter]
+        """Rows of F, B, O or G."""
+        return {"F": self.forward, "B": self.backward, "O": self.optimizer, "G": self.copies}[letter]
 
     @property
     def first(self) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from playbook.program.block import Block, Tensor
 from playbook.program.op import At
-from playbook.program.order import SEGMENTS, STATE, WHEN, Ints
+from playbook.program.order import ONLY, SEGMENTS, STATE, WHEN, Ints, Turn, runs_in_turn
 from playbook.program.segment import Names, Rows, SegmentRows
 from playbook.program.split import Split, split_ends
 from playbook.tables import TERMS
@@ -80,7 +80,21 @@ class Stage:
 
     def segment(self, letter: str) -> Rows:
         """Rows of a segment."""
+        if letter == "G":
+            return self._copies
         return self.split_rows[letter] if letter in "IW" else self.rows[letter]
+
+    @cached_property
+    def _copies(self) -> Rows:
+        return SegmentRows("G", self.kinds, self.unique).rows(self.names, self.layers)
+
+    def kept(self, letter: str, turn: Turn = ONLY) -> Ints:
+        """Which rows of a segment run in a turn."""
+        if letter == "O":
+            return np.arange(len(self.rows["O"]))
+        when = self.segment(letter).when
+        late = self.split.late if letter == "B" and turn[:2] != turn[2:] else np.zeros(len(when), dtype=bool)
+        return np.flatnonzero(runs_in_turn(when, late, turn))
 
     @cached_property
     def tensors(self) -> Tensors:
@@ -96,6 +110,12 @@ class Stage:
         ends = split_ends(self.split, self.templates, self._spread, born, dead)
         names = ("birth_segment", "birth_row", "death_segment", "death_row")
         return replace(found, **dict(zip(names, ends, strict=True)))
+
+    @cached_property
+    def aligned(self) -> Tensors:
+        """Tensors of `tensors`, with the ends that they have where backward runs in two parts."""
+        only = np.array([tensor.split_only for tensor in self.templates], dtype=bool)
+        return self.split_tensors.take(~only[self._all.template])
 
     def tensors_of(self, letter: str) -> Tensors:
         """Tensors as a segment's runs see them: one of I or W belongs to a split backward."""

@@ -1,25 +1,100 @@
 """Order lists: which segment of which stage a rank runs for which micro-batch, one after the other."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
-SEGMENTS = ("S", "F", "B", "O", "I", "W")
+SEGMENTS = ("S", "F", "B", "O", "I", "W", "G")
 WHEN = ("every", "first", "last", "later", "step")
-STATE, FORWARD, BACKWARD, STEP, INPUT, WEIGHT = range(6)
+STATE, FORWARD, BACKWARD, STEP, INPUT, WEIGHT, COPIES = range(7)
 EVERY, FIRST_ONE, LAST_ONE, LATER, ONCE = range(5)
+
+RUNS = ("F", "B", "I", "W", "G")
+"""Segments of an order list: forward, backward, its parts for inputs and for weights, and the sum of
+gradients with the stage's copy on another rank, which comes once, after the last micro-batch."""
+
+_AMONG_WEIGHTS, _AMONG_INPUTS = np.array([0, 1, 2, 1, 3]), np.array([0, 2, 2, 1, 3])
 
 
 class Run(NamedTuple):
-    """One entry of an order list: a segment (F or B) of a stage for a micro-batch."""
+    """One entry of an order list: a segment (one of `RUNS`) of a stage for a micro-batch."""
 
     segment: str
     stage: int
     microbatch: int
+
+
+class Turn(NamedTuple):
+    """Whether a run is the first or the last of its stage: for what it does for weights, for all else.
+
+    B and W together complete gradients of weights, B and I together pass gradients on. A stage may have both
+    kinds of backward, so that a B can be the first of one and not of the other.
+    """
+
+    first: bool
+    last: bool
+    first_input: bool
+    last_input: bool
+
+
+ONLY = Turn(True, True, True, True)
+"""The turn of a stage's only micro-batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Columns:
+    """An order list as arrays.
+
+    Parameters
+    ----------
+    segment
+        Index into `RUNS`.
+    stage, microbatch
+        As of `Run`.
+    """
+
+    segment: Ints
+    stage: Ints
+    microbatch: Ints
+
+    @classmethod
+    def of(cls, order: Sequence[Run]) -> "Columns":
+        """Take a list of runs apart."""
+        table = [(RUNS.index(run.segment), run.stage, run.microbatch) for run in order]
+        segment, stage, microbatch = np.array(table, dtype=np.int64).reshape(-1, 3).T
+        return cls(segment=segment, stage=stage, microbatch=microbatch)
+
+    def turns(self) -> NDArray[np.bool_]:
+        """Turn of each run: four columns, as the fields of `Turn`."""
+        weights = ends(self.stage * len(RUNS) + _AMONG_WEIGHTS[self.segment])
+        if not (self.segment == RUNS.index("I")).any():
+            return np.stack((*weights, *weights), axis=1)
+        inputs = ends(self.stage * len(RUNS) + _AMONG_INPUTS[self.segment])
+        for_inputs, for_weights = (self.segment == RUNS.index(letter) for letter in "IW")
+        pairs = list(zip(weights, inputs, strict=True))
+        own = (np.where(for_inputs, other, mine) for mine, other in pairs)
+        through = (np.where(for_weights, mine, other) for mine, other in pairs)
+        return np.stack((*own, *through), axis=1)
+
+
+def ends(group: Ints) -> tuple[Flags, Flags]:
+    """Tell of each element whether it is the first and the last of its group.
+
+    Examples
+    --------
+    >>> [flags.tolist() for flags in ends(np.array([7, 3, 7]))]
+    [[True, True, False], [False, True, True]]
+    """
+    first, last = np.zeros(len(group), dtype=bool), np.zeros(len(group), dtype=bool)
+    first[np.unique(group, return_index=True)[1]] = True
+    last[len(group) - 1 - np.unique(group[::-1], return_index=True)[1]] = True
+    return first, last
 
 
 def accumulate(microbatches: int, stage: int = 0) -> tuple[Run, ...]:
@@ -33,16 +108,17 @@ def accumulate(microbatches: int, stage: int = 0) -> tuple[Run, ...]:
     return tuple(Run(segment, stage, mb) for mb in range(microbatches) for segment in "FB")
 
 
+def turns(order: Sequence[Run]) -> list[Turn]:
+    """Turn of each run."""
+    return [Turn(*row) for row in Columns.of(order).turns().tolist()]
+
+
 def flags(order: Sequence[Run]) -> list[tuple[bool, bool]]:
-    """Tell of each run whether it is the first and the last of its segment and stage."""
-    ends: dict[tuple[str, int], list[int]] = {}
-    for index, (segment, stage, _) in enumerate(order):
-        ends.setdefault((segment, stage), [index, index])[1] = index
-    spans = [ends[segment, stage] for segment, stage, _ in order]
-    return [(index == first, index == last) for index, (first, last) in enumerate(spans)]
+    """Tell of each run whether it is the first and the last of its stage: F alone, I with B, W with B."""
+    return [(turn.first, turn.last) for turn in turns(order)]
 
 
-def runs_now(when: Ints, first: bool, last: bool) -> NDArray[np.bool_]:
+def runs_now(when: Ints, first: bool, last: bool) -> Flags:
     """Tell which rows run in a micro-batch that is or is not the first, the last."""
     keep = when == EVERY
     if first:
@@ -52,3 +128,11 @@ def runs_now(when: Ints, first: bool, last: bool) -> NDArray[np.bool_]:
     if last:
         keep |= when == LAST_ONE
     return keep
+
+
+def runs_in_turn(when: Ints, late: Flags, turn: Turn) -> Flags:
+    """Tell which rows run in a turn; `late` are those for weights."""
+    keep = runs_now(when, turn.first, turn.last)
+    if turn[:2] == turn[2:]:
+        return keep
+    return np.where(late, keep, runs_now(when, turn.first_input, turn.last_input))

@@ -145,6 +145,8 @@ class Policy:
         Whether a shard is a whole number of rows of each parameter, or of elements of the unit.
     keeps_boundaries
         Whether a pipeline stage keeps its received input and its output until backward.
+    leaves_to_weights
+        Whether, where a schedule splits backward, the model's first stage leaves all of it to W.
     broadcasts
         Whether a sharded optimizer returns parameters by broadcast.
     widens_gradients
@@ -170,6 +172,7 @@ class Policy:
     bucket_bytes: tuple[int, int] | None = None
     pads_rows: bool = True
     keeps_boundaries: bool = True
+    leaves_to_weights: bool = False
     broadcasts: bool = False
     widens_gradients: bool = False
     workspace_bytes: int = 0

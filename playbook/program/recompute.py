@@ -2,6 +2,10 @@
 
 Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016 (full); Korthikanti et al., Reducing
 Activation Recomputation in Large Transformer Models, 2022 (selective: only the attention core).
+
+Where a schedule splits backward, the rows that run again are part of I, and what W reads of their results
+stays until then. (torch.distributed.pipelining would run them again in W too, once a group of weights, since
+each of its calls of autograd recomputes for itself.)
 """
 
 from dataclasses import replace
@@ -107,7 +111,7 @@ def tensor_again(tensor: Tensor, copied: set[str], last: str) -> list[Tensor]:
         return [tensor]
     if handed_in(tensor):
         return [tensor]
-    first = replace(tensor, bwd_end=None)
+    first = replace(tensor, bwd_end=None, weight_end=None)
     if AGAIN + tensor.birth.row not in copied:
         return [first]
     birth = At("B", AGAIN + tensor.birth.row)

@@ -71,7 +71,7 @@ class SegmentRows:
     Parameters
     ----------
     letter
-        F, B or O.
+        F, B, O or G.
     kinds, unique
         Kind of each block of the stage in depth order, and the block of each kind.
     """
@@ -181,10 +181,7 @@ class SegmentRows:
         if self.lead and at.row == OPTIMIZER.row:
             return np.zeros(len(instances), dtype=np.int64)
         last = len(self.kinds) - 1
-        if isinstance(at.block, str):
-            asked = np.full(len(instances), 0 if at.block == FIRST else last)
-        else:
-            asked = instances + at.block if at.block else instances
+        asked = asked_blocks(at, instances, last)
         inside = (asked >= 0) & (asked <= last)
         if not inside.all():
             early = (asked < 0) == (self.letter != "B")
@@ -219,6 +216,13 @@ class SegmentRows:
         if key not in self._tables:
             self._tables[key] = np.array([find(host, *key) for host in self.hosts], dtype=np.int64)
         return self._tables[key]
+
+
+def asked_blocks(at: At, instances: Ints, last: int) -> Ints:
+    """Blocks that a place names, as seen from several; `last` is the deepest of the stage."""
+    if isinstance(at.block, str):
+        return np.full(len(instances), 0 if at.block == FIRST else last)
+    return instances + at.block if at.block else instances
 
 
 def find(host: Host, step: int, row: str, otherwise: str) -> int:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from playbook.program.block import Tensor
 from playbook.program.ids import PHASES
-from playbook.program.op import END, FIRST, START, At
+from playbook.program.op import END, START, At
 from playbook.program.order import BACKWARD, INPUT, WEIGHT, Ints
-from playbook.program.segment import Rows, SegmentRows
+from playbook.program.segment import Rows, SegmentRows, asked_blocks
 
 Mask = NDArray[np.bool_]
 LETTERS = {"I": INPUT, "W": WEIGHT}
@@ -55,10 +55,9 @@ class Split:
         found = self.late[row]
         if at.row in (START, END):
             last = len(self.passes) - 1
-            asked = instances + at.block if isinstance(at.block, int) else np.zeros_like(instances)
-            asked = np.full_like(instances, 0 if at.block == FIRST else last) if at.block in ENDS else asked
+            asked = asked_blocks(at, instances, last)
             inside = (asked >= 0) & (asked <= last)
-            found = np.where(inside, ~self.passes[np.clip(asked, 0, last)], found)
+            found = inside & ~self.passes[np.clip(asked, 0, last)]
         return found
 
     def ends(self, late: Mask, row: Ints, *, birth: bool) -> tuple[Ints, Ints]:
@@ -74,9 +73,6 @@ class Split:
             found = np.searchsorted(kept, row[mine], side="left" if birth else "right") - (not birth)
             place[mine] = np.clip(found, 0, max(len(kept) - 1, 0))
         return np.where(late, WEIGHT, INPUT), place
-
-
-ENDS = ("first", "last")
 
 
 def split_ends(

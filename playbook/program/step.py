@@ -95,6 +95,11 @@ class Program:
         return np.array([t.bytes for t in self.templates], dtype=np.int64)[self.held.template]
 
     @cached_property
+    def split_only(self) -> np.ndarray:
+        """Which tensors are there only because backward is split."""
+        return np.array([t.split_only for t in self.templates], dtype=bool)[self.held.template]
+
+    @cached_property
     def terms(self) -> Ints:
         """Term of each tensor, as an index into the tables' terms."""
         return np.array([TERMS.index(t.term) for t in self.templates], dtype=np.int64)[self.held.template]

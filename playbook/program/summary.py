@@ -1,5 +1,5 @@
-"""Segment summaries: what a whole run of forward or backward does to memory, in a few numbers that compose
-exactly.
+"""Segment summaries: what a whole run of forward, of backward or of a part of it does to memory, in a few
+numbers that compose exactly.
 
 A run changes each term by so much, and peaks so high over its entry. (d₁, p₁)·(d₂, p₂) = (d₁ + d₂, max(p₁,
 d₁ + p₂)): so all ranks of a pipeline are walked action by action, with peaks that are exact to the
@@ -12,8 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from playbook.program.lay import Stage
-from playbook.program.order import ONCE, SEGMENTS, STATE, STEP, Ints, Run, flags, runs_now
+from playbook.program.lay import Stage, Tensors
+from playbook.program.order import (
+    ONCE,
+    ONLY,
+    RUNS,
+    SEGMENTS,
+    STATE,
+    STEP,
+    WEIGHT,
+    Columns,
+    Ints,
+    Run,
+    Turn,
+    runs_in_turn,
+)
 from playbook.program.walk import terms_of
 from playbook.tables import TERMS
 
@@ -67,25 +80,38 @@ class RankMemory:
     peaks: Levels
 
 
-def summarise(stage: Stage, segment: str, first: bool = True, last: bool = True) -> Summary:
+def summarise(stage: Stage, segment: str, turn: Turn = ONLY) -> Summary:
     """Summarise one run of a stage's segment in a micro-batch that is or is not the first, the last."""
-    tensors, code = stage.tensors, SEGMENTS.index(segment)
-    rows = stage.rows[segment]
-    kept = np.flatnonzero(runs_now(rows.when, first, last)) if segment != "O" else np.arange(len(rows))
-    step = tensors.when == ONCE
-    now = runs_now(tensors.when, first, last) & ~step
-    stays = tensors.birth_segment == STATE
-    born = (tensors.birth_segment == code) & (now | (step & first))
-    gone = (tensors.death_segment == code) & (now | (step & last)) & ~stays
-    starts = np.searchsorted(kept, tensors.birth_row[born], side="left")
-    ends = np.searchsorted(kept, tensors.death_row[gone], side="right") - 1
-    births = np.clip(starts, 0, max(len(kept) - 1, 0))
-    deaths = np.clip(ends, 0, max(len(kept) - 1, 0))
-    return of_events(
-        max(len(kept), 1),
-        (births, tensors.term[born], tensors.size[born]),
-        (deaths, tensors.term[gone], tensors.size[gone]),
+    tensors, code = stage.tensors_of(segment), SEGMENTS.index(segment)
+    kept = stage.kept(segment, turn)
+    apart = segment == "B" and turn[:2] != turn[2:]
+    births, deaths = (
+        events(tensors, ends, kept, code, turn, stage.aligned if apart else None)
+        for ends in ("birth", "death")
     )
+    return of_events(max(len(kept), 1), births, deaths)
+
+
+def events(
+    tensors: Tensors, end: str, kept: Ints, code: int, turn: Turn, parts: Tensors | None
+) -> tuple[Ints, Ints, Ints]:
+    """Row, term and bytes of the births or deaths of a run; `parts` tells what is for weights if that has
+    another turn."""
+    segment, row = getattr(tensors, f"{end}_segment"), getattr(tensors, f"{end}_row")
+    late = np.zeros(len(tensors), dtype=bool)
+    if parts is not None:
+        late = getattr(parts, f"{end}_segment") == WEIGHT
+    step = tensors.when == ONCE
+    now = runs_in_turn(tensors.when, late, turn) & ~step
+    birth = end == "birth"
+    ends = (turn.first, turn.first_input) if birth else (turn.last, turn.last_input)
+    mine = (segment == code) & (now | (step & np.where(late, *ends)))
+    if birth:
+        place = np.searchsorted(kept, row[mine], side="left")
+    else:
+        mine &= tensors.birth_segment != STATE
+        place = np.searchsorted(kept, row[mine], side="right") - 1
+    return np.clip(place, 0, max(len(kept) - 1, 0)), tensors.term[mine], tensors.size[mine]
 
 
 def of_events(rows: int, born: tuple[Ints, Ints, Ints], gone: tuple[Ints, Ints, Ints]) -> Summary:
@@ -125,11 +151,11 @@ def optimizer_step(stages: Sequence[Stage]) -> Summary:
     return of_events(row, births, deaths)  # type: ignore[arg-type]
 
 
-Summaries = dict[tuple[int, str, bool, bool], Summary]
+Summaries = dict[tuple[int, str, Turn], Summary]
 
 
 def rank_memory(
-    stages: Mapping[int, Stage], order: Sequence[Run], known: Summaries | None = None
+    stages: Mapping[int, Stage], order: Sequence[Run] | Columns, known: Summaries | None = None
 ) -> RankMemory:
     """Walk one rank run by run.
 
@@ -141,22 +167,37 @@ def rank_memory(
         Summaries made so far, by the stage's identity; filled here, so that ranks share them.
     """
     known = {} if known is None else known
-    parts = []
-    for run, (first, last) in zip(order, flags(order), strict=True):
-        key = (id(stages[run.stage]), run.segment, first, last)
-        if key not in known:
-            known[key] = summarise(stages[run.stage], run.segment, first, last)
-        parts.append(known[key])
+    columns = order if isinstance(order, Columns) else Columns.of(order)
+    parts, which = run_summaries(stages, columns, known)
     parts.append(optimizer_step(list(stages.values())))
+    which = np.append(which, len(parts) - 1)
     entry = sum((state_of(stage) for stage in stages.values()), np.zeros(len(TERMS)))
-    change = np.array([part.change for part in parts])
+    change = np.array([part.change for part in parts])[which]
     before = entry + np.concatenate((np.zeros((1, len(TERMS))), np.cumsum(change, axis=0)[:-1]))
-    peaks = before.sum(axis=1) + np.array([part.peak for part in parts])
+    peaks = before.sum(axis=1) + np.array([part.peak for part in parts])[which]
     top = int(np.argmax(peaks))
     return RankMemory(
         peak_bytes=int(peaks[top]),
-        terms=terms_of(before[top] + parts[top].at_peak),
+        terms=terms_of(before[top] + parts[which[top]].at_peak),
         run=top,
         before=before.sum(axis=1),
         peaks=peaks,
     )
+
+
+def run_summaries(
+    stages: Mapping[int, Stage], columns: Columns, known: Summaries
+) -> tuple[list[Summary], Ints]:
+    """Summaries of the distinct runs of an order, and which of them each run is."""
+    turns = columns.turns()
+    packed = (columns.stage * len(RUNS) + columns.segment) * 16 + turns @ np.array([8, 4, 2, 1])
+    _, example, which = np.unique(packed, return_index=True, return_inverse=True)
+    parts = []
+    for row in example.tolist():
+        stage, segment = stages[int(columns.stage[row])], RUNS[columns.segment[row]]
+        turn = Turn(*turns[row].tolist())
+        key = (id(stage), segment, turn)
+        if key not in known:
+            known[key] = summarise(stage, segment, turn)
+        parts.append(known[key])
+    return parts, which

@@ -17,7 +17,7 @@ from playbook.program.ids import PHASES
 from playbook.program.order import Ints
 from playbook.program.rates import Rates
 from playbook.program.step import Program
-from playbook.program.traffic import WIRE
+from playbook.program.traffic import WIRE, group_size
 from playbook.spec import Link
 from playbook.tables import table
 from playbook.units import seconds
@@ -99,8 +99,18 @@ def kind_of(program: Program, row: int) -> str:
     op, _, axis = program.ops[program.rows.op[row]].partition("@")
     if op in ("send", "receive"):
         return op
-    words = {"F": "forward", "R": "recompute", "B": "backward", "O": "optimizer"}
-    return "collective" if axis else words[program.phase(row)]
+    return "collective" if axis else KIND_OF[program.phase(row)]
+
+
+KIND_OF = {
+    "F": "forward",
+    "R": "recompute",
+    "B": "backward",
+    "I": "backward_input",
+    "W": "backward_weight",
+    "O": "optimizer",
+}
+"""Kind of a phase's computing rows."""
 
 
 def time_program(program: Program, rates: Rates) -> Timeline:
@@ -118,22 +128,22 @@ def time_program(program: Program, rates: Rates) -> Timeline:
 def durations(program: Program, rates: Rates) -> Floats:
     """Seconds of each row."""
     rows, held = program.rows, program.held
-    results = np.bincount(held.birth, weights=program.sizes, minlength=len(program))[: len(program)]
+    made = np.where(program.split_only, 0, program.sizes)  # a split leaves what is moved as it is
+    results = np.bincount(held.birth, weights=made, minlength=len(program))[: len(program)]
     results[0] = 0  # state is there already
     moved = TRAFFIC_PER_RESULT * results / rates.memory_bytes_per_s
     moved[optimizer_row(program)] = optimizer_bytes(program) / rates.memory_bytes_per_s
     seconds = np.maximum(rows.flops / rates.flops_per_s, moved)
     for row in np.flatnonzero(rows.axis >= 0):
         op, _, axis = program.ops[rows.op[row]].partition("@")
-        seconds[row] = ring_seconds(
-            op, int(rows.payload[row]), program.axes.get(axis, 1), rates.links.get(axis)
-        )
+        ranks = group_size(op, axis, program.axes)
+        seconds[row] = ring_seconds(op, int(rows.payload[row]), ranks, rates.links.get(axis))
     return seconds
 
 
 def optimizer_row(program: Program) -> int:
     """Row of the optimizer."""
-    return int(np.flatnonzero(program.microbatch < 0)[0])
+    return int(np.flatnonzero(program.rows.op == program.ops.index("optimizer"))[0])
 
 
 def optimizer_bytes(program: Program) -> float:

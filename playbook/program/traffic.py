@@ -1,6 +1,6 @@
 """Traffic: the payload of every collective and message, and the bytes on the wire under the ring model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,15 @@ WIRE: dict[str, Callable[[int], float]] = {
 }
 """Bytes that a rank sends in a ring of n, as a part of the payload (nccl-tests' bus bandwidth factors). A
 receive sends nothing: its bytes are the sender's."""
+
+
+PAIR = 2
+
+
+def group_size(op: str, axis: str, axes: Mapping[str, int]) -> int:
+    """Ranks of a collective: those of its axis, but for gradients that are summed over pp, the two that hold
+    copies of a stage."""
+    return PAIR if (op, axis) == ("all_reduce", "pp") else axes.get(axis, 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -60,7 +69,7 @@ class Traffic:
 
     def _factor(self, row: int) -> float:
         op, axis = self._names(row)
-        return WIRE[op](self.program.axes.get(axis, 1))
+        return WIRE[op](group_size(op, axis, self.program.axes))
 
     def _names(self, row: int) -> tuple[str, str]:
         op, _, axis = self.program.ops[self.program.bank.op[self.program.index[row]]].partition("@")

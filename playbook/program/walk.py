@@ -123,8 +123,9 @@ class MemoryWalk:
         return int(self.program.sizes[(held.birth <= row) & (held.death > row)].sum())
 
     def peak_of(self, phase: str, microbatch: int | None = None) -> int:
-        """Most bytes at any row of a phase (recompute counts as backward)."""
-        wanted = [PHASES.index(letter) for letter in ("B", "R") if phase == "B"] or [PHASES.index(phase)]
+        """Most bytes at any row of a phase (recompute, I and W count as backward)."""
+        letters = "BRIW" if phase == "B" else phase
+        wanted = [PHASES.index(letter) for letter in letters]
         mine = np.isin(self.program.rows.phase, wanted)
         if microbatch is not None:
             mine &= self.program.microbatch == microbatch

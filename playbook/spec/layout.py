@@ -7,7 +7,7 @@ from playbook.spec.rules import choice, divisors, flag, settle, whole
 
 DEGREES = ("dp", "tp", "pp", "cp", "ep", "etp", "dp_replicate")
 V_SCHEDULES = ("zbv", "v-half", "v-min", "dualpipe-v")
-ONE_CHUNK = ("gpipe", "1f1b", "zb-h1", "zb-h2")
+ONE_CHUNK = ("gpipe", "1f1b", "zb-h1", "zb-h2", "dualpipe")
 SCHEDULES = (
     *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zero-bubble"),
     *("zbv", "v-half", "v-min", "dualpipe", "dualpipe-v"),
@@ -128,7 +128,7 @@ class Layout:
 
     @property
     def stages(self) -> int:
-        """Pipeline stages: pp times the chunks of a rank."""
+        """Stages that the model is cut into: pp times the chunks of a rank; copies do not count."""
         return self.pp * (self.chunks or 1)
 
     @property

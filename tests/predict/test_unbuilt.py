@@ -43,9 +43,9 @@ def test_a_framework_without_a_policy_is_refused_with_those_that_have_one():
         ask(framework="megatron")
 
 
-def test_a_schedule_that_splits_backward_is_refused():
-    with pytest.raises(ValueError, match="zb-h1"):
-        ask(layout={"pp": 2, "schedule": "zb-h1"})
+def test_a_schedule_that_a_framework_does_not_have_is_refused_with_those_it_has():
+    with pytest.raises(ValueError, match="torch has no schedule zb-h2; it runs 1f1b"):
+        ask("torch", layout={"pp": 2, "schedule": "zb-h2"}, recipe="fp32")
 
 
 def test_pytorch_refuses_zero_2_with_what_comes_nearest():

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import playbook as pb
 from playbook.predict.stages import order_of
+from playbook.program.order import Run
 from playbook.schedules import Action
 from playbook.spec import Layout, Scenario, Workload, cluster
 from playbook.strategies.pp.plan import runs
@@ -78,6 +79,12 @@ def test_pytorch_keeps_a_stages_input_and_output_until_backward():
     assert [t.bwd_end is not None for t in held] == [True]
 
 
-def test_a_split_backward_is_refused_with_the_schedules_that_work():
-    with pytest.raises(ValueError, match="use schedule gpipe, 1f1b or interleaved-1f1b"):
-        runs([Action(0, "I", 0)])
+def test_actions_become_runs_one_after_the_other_overlapped_ones_too():
+    order = [Action(0, "F", 0), Action(1, "I", 0), Action(0, "F", 1), Action(1, "B", 1, beside=True)]
+    assert runs([*order, Action(1, "W", 0)]) == (
+        Run("F", 0, 0),
+        Run("I", 1, 0),
+        Run("F", 0, 1),
+        Run("B", 1, 1),
+        Run("W", 1, 0),
+    )

@@ -1,19 +1,21 @@
 """Pipeline parallelism: a stage's ends become receives and sends, and the schedule is the order list of its
 runs.
 
-Communicates over pp: per micro-batch and boundary one message forward and one backward, each of the residual
-stream.
+Communicates over pp: per micro-batch and boundary between two ranks one message forward and one backward,
+each of the residual stream. Where the schedule splits backward, the message goes out of I. Where it sends
+micro-batches in from both ends, two ranks hold a copy of each stage, and sum its gradients at the end.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from playbook.program.block import Block, Tensor
-from playbook.program.op import END, START, At, Op, rows
+from playbook.program.op import END, FIRST, START, At, Op, Size, rows
 from playbook.program.order import Run
-from playbook.program.passes import Blocks, Plan
+from playbook.program.passes import Blocks, Plan, each
 from playbook.program.policy import Context, Sizes
 from playbook.program.schedule import schedule
+from playbook.program.state import held_numel
 from playbook.schedules import Action
 from playbook.spec import Layout, Scenario
 
@@ -23,64 +25,102 @@ LIBRARY_SCHEDULES = (
 """Schedules that torch.distributed.pipelining runs too."""
 
 
-def receive_block(sizes: Sizes, stage: int) -> Block:
-    """What stands before a stage's first layer: the activation comes in, its gradient goes out."""
-    size, owner = sizes.value * sizes.T * sizes.h, f"stage{stage}"
-    message = {"owner": owner, "axis": "pp", "payload": size, "region": "full", "stream": "pp"}
+def receive_block(sizes: Sizes, stage: int, near: bool = False, keeps: bool = False) -> Block:
+    """What stands before a stage's first layer: the activation comes in, its gradient goes out.
+
+    Parameters
+    ----------
+    sizes, stage
+        Sizes; the number that the messages are named after.
+    near
+        Whether the stage before is on the same rank, so that nothing is sent.
+    keeps
+        Whether the framework keeps the gradient that was sent until W, where backward is split.
+    """
+    size = sizes.value * sizes.T * sizes.h
+    until = At("W", END, FIRST) if keeps else None
     return Block(
         name="receive",
-        forward=rows([Op(op="receive", phase="F", **message)]),
-        backward=rows([Op(op="send", phase="B", **message)]),
-        tensors=(gradient(size),),
+        forward=() if near else rows([message("receive", "F", size, stage)]),
+        backward=() if near else rows([message("send", "B", size, stage)]),
+        tensors=(replace(gradient(size), weight_end=until),),
     )
 
 
-def send_block(sizes: Sizes, stage: int, policy_keeps: bool) -> Block:
+def send_block(sizes: Sizes, stage: int, policy_keeps: bool, near: bool = False) -> Block:
     """What stands after a stage's last layer: the activation goes out, its gradient comes in."""
-    size, owner = sizes.value * sizes.T * sizes.h, f"stage{stage}"
-    message = {"owner": owner, "axis": "pp", "payload": size, "region": "full", "stream": "pp"}
+    size = sizes.value * sizes.T * sizes.h
     output = Tensor(name="output", term="activations", bytes=size, birth=At("F", END, -1), region="full")
-    output = replace(output, fwd_end=At("F", END), bwd_end=At("B", START) if policy_keeps else None)
+    output = replace(output, fwd_end=At("F", END))
+    if policy_keeps:
+        output = replace(output, bwd_end=At("B", START), weight_end=At("W", END, FIRST))
     return Block(
         name="send",
-        forward=rows([Op(op="send", phase="F", **message)]),
-        backward=rows([Op(op="receive", phase="B", **message)]),
+        forward=() if near else rows([message("send", "F", size, stage)]),
+        backward=() if near else rows([message("receive", "B", size, stage)]),
         tensors=(output,),
     )
 
 
-def gradient(size: object) -> Tensor:
+def message(op: str, phase: str, size: Size, stage: int) -> Op:
+    """One message of the residual stream or its gradient."""
+    return Op(owner=f"stage{stage}", op=op, phase=phase, axis="pp", payload=size, region="full", stream="pp")
+
+
+def gradient(size: Size) -> Tensor:
     """The gradient that a receive block sends on; it belongs to its consumer."""
     born, sent = At("B", END, 1), At("B", END)
-    return Tensor(name="gradient", term="temporary", bytes=size, birth=born, bwd_end=sent, region="full")  # type: ignore[arg-type]
+    return Tensor(name="gradient", term="temporary", bytes=size, birth=born, bwd_end=sent, region="full")
 
 
 def keep_input(blocks: Blocks) -> Blocks:
-    """Keep a stage's received input until its backward is over, as torch.distributed.pipelining does."""
+    """Keep a stage's received input until its backward is over, W included, as torch.distributed.pipelining
+    does."""
     if not blocks or blocks[0].name != "receive" or len(blocks) < 2:
         return blocks
     first = blocks[1]
     tensors = tuple(
-        replace(tensor, bwd_end=At("B", END)) if tensor.birth == At("F", END, -1) else tensor
+        replace(tensor, bwd_end=At("B", END), weight_end=At("W", END, FIRST))
+        if tensor.birth == At("F", END, -1)
+        else tensor
         for tensor in first.tensors
     )
     return (blocks[0], replace(first, tensors=tensors), *blocks[2:])
 
 
-def runs(order: Sequence[Action]) -> tuple[Run, ...]:
-    """A rank's actions as the runs of its program.
+def leave_to_weights(blocks: Blocks) -> Blocks:
+    """Leave the whole backward of the model's first stage to W, as torch.distributed.pipelining does.
 
-    Raises
-    ------
-    ValueError
-        If the schedule splits backward in two, which templates do not yet.
+    No gradient of its input is wanted, so I only takes in the one of its output (`stage.py` of torch 2.13,
+    `backward_one_chunk`).
     """
-    for action in order:
-        if action.kind not in "FB":
-            raise ValueError(
-                f"action {action} splits backward into input and weight parts, which the step program does "
-                "not lay yet; use schedule gpipe, 1f1b or interleaved-1f1b"
-            )
+
+    def rewrite(block: Block) -> Block:
+        late = (op if op.axis == "pp" else replace(op, for_weights=True) for op in block.backward)
+        return replace(block, backward=tuple(late))
+
+    return each(blocks, rewrite)
+
+
+def sum_copies(blocks: Blocks, ctx: Context, stage: int, shared: bool) -> Blocks:
+    """Sum a stage's gradients with those of its copy, once, after the last micro-batch.
+
+    Parameters
+    ----------
+    blocks, ctx
+        The stage's blocks after all passes.
+    stage
+        The number that the collective is named after.
+    shared
+        Whether data-parallel ranks share the gradients out, so that each pair sums its shard.
+    """
+    numel = sum((held_numel(block.weights, ctx, shared) for block in blocks), 0)
+    op = message("all_reduce", "O", ctx.recipe.gradient_bytes * numel, stage)
+    return (replace(blocks[0], copies=rows([op])), *blocks[1:])
+
+
+def runs(order: Sequence[Action]) -> tuple[Run, ...]:
+    """A rank's actions as the runs of its program; an overlapped pair is laid one after the other."""
     return tuple(Run(action.kind, action.stage, action.microbatch) for action in order)
 
 
