@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 760, 440
-LEFT, RIGHT, TOP, BOTTOM = 70, 250, 44, 50
+LEFT, RIGHT, TOP, BOTTOM = 70, 250, 60, 50
 COLOURS = ("#777777", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00")
 """Okabe and Ito's colours, which colour-blind readers tell apart; grey for what is compared with."""
 
@@ -66,7 +66,7 @@ def log_plot(curves: Sequence[Curve], title: str, x_name: str, y_name: str) -> s
         f'<text class="title" x="{LEFT}" y="22">{escape(title)}</text>',
         *_grid(x, y),
         f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle">{escape(x_name)}</text>',
-        f'<text x="{LEFT - 60}" y="{TOP - 6}">{escape(y_name)}</text>',
+        f'<text x="{LEFT - 60}" y="{TOP - 14}">{escape(y_name)}</text>',
         *(_line(curve, x, y, colour) for curve, colour in zip(curves, COLOURS, strict=False)),
         *_names(curves, x, y),
         "</svg>",
