@@ -109,26 +109,30 @@ def medians(run: Callable[[], Sequence[torch.cuda.Event]]) -> list[float]:
     return [statistics.median(column) for column in zip(*spans, strict=True)]
 
 
-def message_s(place: Place, room: Tensor) -> float:
+def message_s(place: Place, room: Tensor, there: Any, back: Any) -> float:
     """Seconds of one message from rank to rank: half of there and back, the mean of many.
 
-    Ranks 0 and 1 measure, all get the result.
+    Parameters
+    ----------
+    place
+        The ranks; 0 and 1 measure, all get the result.
+    room
+        The message.
+    there, back
+        Groups of two, or of all ranks, that carry it to rank 1 and back.
     """
     found = torch.zeros(1, dtype=torch.float64, device=place.device)
     if place.rank < 2:
-        pair = {"group": place.group, "group_src" if place.rank else "group_dst": 1 - place.rank}
-        back = {"group": place.group, "group_dst" if place.rank else "group_src": 1 - place.rank}
-        begin = None
-        for turn in range(ROUNDS + WARM):
+        calls = (dist.irecv, dist.isend) if place.rank else (dist.isend, dist.irecv)
+        begin = mark()
+        for turn in range(WARM + ROUNDS):
             if turn == WARM:
                 begin = mark()
-            first, second = (dist.irecv, dist.isend) if place.rank else (dist.isend, dist.irecv)
-            for call, way in ((first, pair), (second, back)):
-                work: Any = call(room, **way)
+            for call, group in zip(calls, (there, back), strict=True):
+                work: Any = call(room, None, group, 0, 1 - place.rank)
                 work.wait()
         end = mark()
         torch.cuda.synchronize()
-        assert begin is not None
         if place.rank == 0:
             found += begin.elapsed_time(end) / 1e3 / (2 * ROUNDS)
     dist.all_reduce(found, group=place.group)

@@ -94,19 +94,18 @@ class Wire:
                 yield parameter.grad
 
     def close(self) -> None:
-        """Leave the groups that were made for this wire."""
+        """Leave the groups that were made for this wire, when no rank has messages under way any more."""
+        if self._one_way:
+            torch.cuda.synchronize(self.pp.device)
+            dist.barrier(group=self.pp.group)
         for group in (*self._one_way.values(), self.partners):
             if group is not None:
                 dist.destroy_process_group(group)
 
     def _plan_steps(self) -> tuple[Step, ...]:
-        """This rank's actions with the ways of their messages.
-
-        Over NCCL a receive is posted one step early: it begins when what the rank has queued so far is done,
-        and so runs beside the next action and not after it.
-        """
+        """This rank's actions with the ways of their messages."""
         rank, blocks = self.pp.rank, blocks_of(self.schedule.orders[self.pp.rank])
-        expected = expected_by(self.schedule, rank, blocks, ahead=int(self.pp.over_nccl))
+        expected = expected_by(self.schedule, rank, blocks)
         return tuple(
             Step(
                 actions=actions,

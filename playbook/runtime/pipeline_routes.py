@@ -135,21 +135,13 @@ def blocks_of(order: Sequence[Action]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def expected_by(
-    schedule: Schedule, rank: int, blocks: Sequence[Block], ahead: int
-) -> tuple[tuple[Action, ...], ...]:
+def expected_by(schedule: Schedule, rank: int, blocks: Sequence[Block]) -> tuple[tuple[Action, ...], ...]:
     """For each block, the actions whose messages a rank has to post a receive for before it runs.
-
-    Parameters
-    ----------
-    schedule, rank, blocks
-        Whose messages, and what the rank runs.
-    ahead
-        Blocks by which a receive is posted early.
 
     Notes
     -----
-    In each channel in the order in which the other rank sends: NCCL hands messages over in that order.
+    In each channel in the order in which the other rank sends: NCCL hands messages over in that order. No
+    earlier than needed: on a GPU a receive that waits takes processors from the compute beside it.
     """
     queues: dict[Any, list[Action]] = {}
     for sender, order in enumerate(schedule.orders):
@@ -172,12 +164,4 @@ def expected_by(
             posted.add(first)
             yield first
 
-    return tuple(
-        tuple(
-            post
-            for block in blocks[place if place == 0 else place + ahead : place + ahead + 1]
-            for action in block
-            for post in due(action)
-        )
-        for place in range(len(blocks))
-    )
+    return tuple(tuple(post for action in block for post in due(action)) for block in blocks)
