@@ -26,6 +26,7 @@ HOMES = {
     "step_time": "playbook.predict",
     "schedule": "playbook.program.schedule",
     "find_schedule": "playbook.planner",
+    "cut_stages": "playbook.planner",
     "collective": "playbook.collectives",
     "collective_costs": "playbook.collectives",
     "Pool": "playbook.runtime.pool",

@@ -9,7 +9,18 @@ from collections.abc import Sequence
 
 import typer
 
-from playbook.cli import collective, demo, describe, doctor, find_schedule, lab, pipeline, predict, run
+from playbook.cli import (
+    collective,
+    cut_stages,
+    demo,
+    describe,
+    doctor,
+    find_schedule,
+    lab,
+    pipeline,
+    predict,
+    run,
+)
 
 app = typer.Typer(
     name="playbook",
@@ -19,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for group in (describe, predict, pipeline, find_schedule, collective, run, demo, doctor, lab):
+for group in (describe, predict, pipeline, find_schedule, cut_stages, collective, run, demo, doctor, lab):
     group.register(app)
 
 

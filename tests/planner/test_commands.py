@@ -24,3 +24,25 @@ def test_find_schedule_speaks_of_bound_and_source(capsys):
 def test_find_schedule_refuses_in_one_line(capsys):
     assert run_command(["find-schedule", "--stages", "2", "--microbatches", "3", "--memory-cap", "x"]) == 2
     assert "memory_cap='x' is no whole number" in capsys.readouterr().err
+
+
+def test_cut_stages_prints_the_cut_beside_the_equal_one(capsys):
+    asked = ["cut-stages", "--model", "llama-3.2-1b", "--pp", "4", "--global-batch", "8"]
+    assert run_command([*asked, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert sum(told["stage_layers"]) == sum(told["equal_layers"]) == 16
+    assert max(told["seconds"]) < max(told["equal_seconds"])
+    assert run_command(asked) == 0
+    assert "with the head); this cut" in capsys.readouterr().out
+
+
+def test_cut_stages_takes_stages_that_do_not_divide_the_layers(capsys):
+    asked = ["cut-stages", "--model", "llama-3.2-1b", "--pp", "5", "--json"]
+    assert run_command(asked) == 0
+    assert sum(json.loads(capsys.readouterr().out)["stage_layers"]) == 16
+
+
+def test_cut_stages_refuses_a_cap_that_nothing_keeps_in_one_line(capsys):
+    asked = ["cut-stages", "--model", "llama-3.2-1b", "--pp", "4", "--memory-cap-gb", "1"]
+    assert run_command(asked) == 2
+    assert "no cut of 16 layers into 4 stages fits" in capsys.readouterr().err
