@@ -130,7 +130,7 @@ class Schedule:
         comm
             Delay between a producer's end and the earliest start of its consumer on another rank, same unit.
         options
-            `link`, `message_bytes`, `blocking_send`.
+            `recompute`, `link`, `message_bytes`, `blocking_send`, `receive`, `queue`, `stragglers`.
         """
         return simulate(
             self.packed,

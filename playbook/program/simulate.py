@@ -81,6 +81,8 @@ def simulate(
     overlapped pair starts when both can, and gives both results at its end.
     """
     stages, depth = len(placement), len(placement) // chains
+    if depth * chains != stages:
+        raise ValueError(f"{stages} stages are no {chains} chains of equal length; use as many for each")
     actions = read_actions(orders, placement)
     costs = Costs(
         forward=forward,

@@ -112,6 +112,7 @@ def test_a_backward_before_its_own_forward_is_a_deadlock():
         ("0F0 0F0 0B0", [0], {}, "0F0 runs twice"),
         ("0F0", [0], {"forward": [1, 2]}, "forward has 2 values for 1 stages; give one number, or 1"),
         ("0F0", [0], {"forward": -1}, "forward=-1; use finite numbers"),
+        ("0F0 / 1F0", [0, 1, 0], {"chains": 2}, "3 stages are no 2 chains of equal length"),
         ("0F0 / 1F0", [0, 1], {"comm": [1, 2]}, "comm has 2 values for 1 borders"),
     ],
 )
