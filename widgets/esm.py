@@ -71,9 +71,10 @@ def _without_indent(source: str) -> str:
 
 
 def stylesheet(folder: Path = VIEWS) -> str:
-    """``style.css`` without comments and indentation."""
+    """``style.css`` without comments and the spaces that a browser does not need."""
     source = re.sub(r"/\*.*?\*/", "", (folder / "style.css").read_text(encoding="utf-8"), flags=re.DOTALL)
-    return "\n".join(line.strip() for line in source.splitlines() if line.strip())
+    lines = "\n".join(line.strip() for line in source.splitlines() if line.strip())
+    return re.sub(r"(?<=[,:;{}]) | (?=[{}])|;(?= ?\})", "", lines)
 
 
 def blobs(entry: str = "index.js", folder: Path = VIEWS) -> str:

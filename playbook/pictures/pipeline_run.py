@@ -1,34 +1,26 @@
 """What real ranks did of a schedule, laid on the simulation's blocks.
 
-Same order, units instead of seconds.
+Same order, the picture's clock instead of seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playbook.pictures.words import counted, difference, short
-from playbook.spec import model
+from playbook.program.simulation import Simulation
+from playbook.schedules.action import KINDS
 from playbook.units import thousands
 
 if TYPE_CHECKING:
-    from playbook.pictures.pipeline import TimedOrder
+    from playbook.pictures.pipeline_orders import TimedOrder
 
-SHORTEST_S = 0.02
-"""Shortest emulated action.
-
-Below it the operating system's own delays show (2 to 4 ms add 34 %, 20 ms 0.9 %).
-"""
-PATIENCE_S = 1.5
-"""A step that is over sooner is stretched, to at most twice the shortest action.
-
-The delays then matter less.
-"""
+Floats = NDArray[np.float64]
 
 ActionTime = tuple[str, float, float]
 """Id of an action as in `m0/F/stage2`, its start and its duration in seconds on one clock."""
@@ -38,11 +30,17 @@ ActionTime = tuple[str, float, float]
 class MeasuredOrder:
     """Start and duration of each block of a simulation as ranks ran it; NaN for those that have not run."""
 
-    start: NDArray[np.float64]
-    duration: NDArray[np.float64]
+    start: Floats
+    duration: Floats
+    waited: Floats
+    """Wait for a message before each block, 0 where the rank did not wait."""
+    second: NDArray[np.bool_]
+    """Second of an overlapped pair: its time is that of the first, and counts once."""
     ranks: int
     source: str
     """One of `playbook.tables.SOURCES`, "emulated" where compute was replaced by sleeps."""
+    words_of: Callable[[float], str] = short
+    """How a duration reads."""
 
     @property
     def done(self) -> int:
@@ -51,7 +49,7 @@ class MeasuredOrder:
 
     @property
     def now(self) -> float:
-        """End of the last block so far, in units."""
+        """End of the last block so far, on the picture's clock."""
         return float(np.nanmax(self.start + self.duration)) if self.done else 0.0
 
     @property
@@ -64,88 +62,38 @@ class MeasuredOrder:
         """Idle share of the step; None until all blocks have run."""
         if self.makespan is None:
             return None
-        return 1 - float(self.duration.sum()) / self.ranks / self.makespan
+        return 1 - float(self.duration[~self.second].sum()) / self.ranks / self.makespan
 
     @property
     def words(self) -> str:
         """How far the run came, or that it is complete."""
         if self.makespan is not None:
-            return f"{self.source} {short(self.makespan)}"
+            return f"{self.source} {self.words_of(self.makespan)}"
         return f"… {thousands(self.done)} of {thousands(self.start.size)}"
 
-
-def unit_seconds(orders: Sequence[TimedOrder]) -> float:
-    """Seconds that a unit of the picture lasts on real ranks, the same for all its schedules.
-
-    The shortest action takes `SHORTEST_S`, or longer where the steps are over soon.
-
-    Raises
-    ------
-    ValueError
-        If a schedule splits backward in two, which real ranks do not run yet, or an action costs nothing.
-    """
-    shortest = min(min(_chunk_costs(one)) for one in orders)
-    if shortest <= 0:
-        raise ValueError("an action of no cost cannot be run; give I + W above 0")
-    longest = max(one.timed.makespan for one in orders)
-    stretch = min(2.0, max(1.0, PATIENCE_S * shortest / (SHORTEST_S * longest)))
-    return stretch * SHORTEST_S / shortest
+    def kinds(self, timed: Simulation) -> list[tuple[str, int, float, float]]:
+        """Kind, number, predicted and measured mean duration of the blocks that ran; pairs are "F&B"."""
+        pair = timed.overlapped | np.append(timed.overlapped[1:], False)
+        ran = ~np.isnan(self.start) & ~timed.overlapped
+        names = [(kind, (timed.kind == code) & ~pair) for code, kind in enumerate(KINDS)]
+        found = []
+        for name, mine in (*names, ("F&B", pair)):
+            rows = ran & mine
+            if rows.any():
+                count = int(rows.sum())
+                found.append(
+                    (name, count, float(timed.duration[rows].mean()), float(self.duration[rows].mean()))
+                )
+        return found
 
 
-def _chunk_costs(one: TimedOrder) -> tuple[float, float]:
-    """Units of a chunk's forward and of its backward."""
-    timed = one.timed
-    if not set(np.unique(timed.kind).tolist()) <= {0, 1}:
-        raise ValueError(
-            f"{one.title} splits backward in two; real ranks run schedules with a whole backward so far"
-        )
-    forward, backward = (float(timed.duration[timed.kind == kind][0]) for kind in (0, 1))
-    return forward, backward
-
-
-def emulation_levers(one: TimedOrder, unit_s: float) -> dict[str, Any]:
-    """Levers of a run of the strategy `pp` whose actions last as long as the picture says.
-
-    The model is as small as its stages allow, so that the real computation hides in the sleeps.
-    """
-    order = one.order
-    forward, backward = _chunk_costs(one)
-    small = replace(
-        model("toy-15m"),
-        name="toy-pipeline",
-        layers=order.stages * order.chunks,
-        hidden=64,
-        heads=2,
-        kv_heads=1,
-        head_dim=32,
-        ffn=96,
-        vocabulary=256,
-    )
-    return {
-        "model": small,
-        "sequence": 8,
-        "micro_batch": 1,
-        "microbatches": order.microbatches,
-        "schedule": order.name,
-        "chunks": order.chunks,
-        "unit_s": unit_s,
-        "forward": forward,
-        "backward": backward,
-    }
-
-
-def run_note(orders: Sequence[TimedOrder]) -> str:
-    """What Run does and how long it takes, in words."""
-    try:
-        unit_s = unit_seconds(orders)
-    except ValueError as refused:
-        return str(refused)
-    total = unit_s * sum(one.timed.makespan for one in orders)
-    pace = f"{short(1000 * unit_s)} ms a unit, {short(total, 2)} s in all"
-    return f"Real passes and messages of a small model, each stretched to its time in the picture: {pace}."
-
-
-def measured_order(one: TimedOrder, times: Iterable[ActionTime], unit_s: float, source: str) -> MeasuredOrder:
+def measured_order(
+    one: TimedOrder,
+    times: Iterable[ActionTime],
+    unit_s: float,
+    source: str,
+    waits: Mapping[str, float] | None = None,
+) -> MeasuredOrder:
     """Lay times of real actions on the blocks of a simulation.
 
     Parameters
@@ -155,34 +103,63 @@ def measured_order(one: TimedOrder, times: Iterable[ActionTime], unit_s: float, 
     times
         Actions that have run, in any order; ids that the schedule has not are left out.
     unit_s
-        Seconds that one unit of the picture took by plan.
+        Seconds that one unit of the picture's clock took by plan.
     source
         Where the times come from.
+    waits
+        By action, the seconds that its rank waited for its message.
 
     Notes
     -----
     Zero is the earliest start of all actions, so that the two clocks begin together.
     """
     found = {op: (start, duration) for op, start, duration in times}
-    ids = one.timed.ids
-    start, duration = np.full(len(ids), np.nan), np.full(len(ids), np.nan)
+    ids, waits = one.timed.ids, waits or {}
+    start, duration, waited = (np.full(len(ids), fill) for fill in (np.nan, np.nan, 0.0))
     zero = min((value[0] for value in found.values()), default=0.0)
     for place, op in enumerate(ids):
         if op in found:
             start[place] = (found[op][0] - zero) / unit_s
             duration[place] = found[op][1] / unit_s
-    return MeasuredOrder(start=start, duration=duration, ranks=one.timed.ranks, source=source)
+            waited[place] = waits.get(op, 0.0) / unit_s
+    _join_pairs(one.timed, start, duration)
+    return MeasuredOrder(
+        start=start,
+        duration=duration,
+        waited=waited,
+        second=one.timed.overlapped,
+        ranks=one.timed.ranks,
+        source=source,
+        words_of=one.bare,
+    )
 
 
-def measured_data(one: TimedOrder, run: MeasuredOrder) -> dict[str, Any]:
-    """The same as plain data for a view: packed arrays, where the clock stands, words."""
+def _join_pairs(timed: Simulation, start: Floats, duration: Floats) -> None:
+    """Give both halves of a pair the time from the start of the first to the end of the last."""
+    seconds = np.flatnonzero(timed.overlapped)
+    firsts = seconds - 1
+    begin = np.fmin(start[firsts], start[seconds])
+    end = np.maximum(start[firsts] + duration[firsts], start[seconds] + duration[seconds])
+    for rows in (firsts, seconds):
+        start[rows], duration[rows] = np.where(np.isnan(end), np.nan, begin), end - begin
+
+
+def measured_data(one: TimedOrder, run: MeasuredOrder, scale: float = 1.0) -> dict[str, Any]:
+    """The same as plain data for a view: packed arrays, where the clock stands, words.
+
+    `scale` is the view's unit of time, in that of the picture.
+    """
     return {
-        "start": run.start.astype("<f4").tobytes(),
-        "duration": run.duration.astype("<f4").tobytes(),
-        "now": run.now,
+        "start": (run.start / scale).astype("<f4").tobytes(),
+        "duration": (run.duration / scale).astype("<f4").tobytes(),
+        "waited": (run.waited / scale).astype("<f4").tobytes() if run.waited.any() else b"",
+        "now": run.now / scale,
         "whole": run.makespan is not None,
         "words": run.words,
         "difference": difference(run.makespan, one.timed.makespan),
+        "kinds": [[kind, difference(found, predicted)] for kind, _, predicted, found in run.kinds(one.timed)]
+        if run.makespan is not None
+        else [],
         "source": run.source,
         "left": counted(run.start.size - run.done, "action"),
     }

@@ -1,57 +1,64 @@
-"""What a picture of pipeline schedules says: the finding in one sentence, and the table under it."""
+"""What a picture of pipeline schedules says: the finding in one sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from playbook.pictures.words import EQUAL, difference, in_words, micro_batches, points, row, short
+from playbook.pictures.pipeline_orders import TimedOrder
+from playbook.pictures.words import EQUAL, difference, in_words, short
 from playbook.units import percent
 
 if TYPE_CHECKING:
-    from playbook.pictures.pipeline import TimedOrder
     from playbook.pictures.pipeline_run import MeasuredOrder
 
-TITLES = {
-    "gpipe": "GPipe",
-    "1f1b": "1F1B",
-    "interleaved-1f1b": "Interleaved 1F1B",
-    "looped-bfs": "Looped BFS",
-    "zb-h1": "ZB-H1",
-    "zb-h2": "ZB-H2",
-    "interleaved-zero-bubble": "Interleaved zero bubble",
-    "zbv": "ZB-V",
-    "v-half": "V-Half",
-    "v-min": "V-Min",
-    "dualpipe": "DualPipe",
-    "dualpipe-v": "DualPipe-V",
-}
 
-
-def title_of(name: str) -> str:
-    """A schedule's name as papers write it; the name itself if it is not known here."""
-    return TITLES.get(name, name)
-
-
-def headline(orders: Sequence[TimedOrder], measured: Mapping[str, MeasuredOrder]) -> list[str]:
+def headline(
+    orders: Sequence[TimedOrder], measured: Mapping[str, MeasuredOrder], cap: float = 0.0
+) -> list[str]:
     """The finding, and its second half.
 
-    Only schedules that ran are compared with the prediction, in the order shown.
+    Parameters
+    ----------
+    orders
+        Schedules in the order shown.
+    measured
+        Runs by schedule; only those that are complete are compared with the prediction.
+    cap
+        Most that a rank may hold, in the unit of the peaks; 0 for no limit.
     """
     finding, rest = _alone(orders[0]) if len(orders) == 1 else _together(orders)
     runs = ((one, measured[one.order.name].makespan) for one in orders if one.order.name in measured)
     ran = [(one, end) for one, end in runs if end is not None]
-    if not ran:
-        return [finding, rest]
-    ends = " and ".join(short(end) for _, end in ran)
-    gaps = " and ".join(difference(end, one.timed.makespan) for one, end in ran)
-    return [finding, f"On real ranks: {ends} units, {gaps}."]
+    if ran:
+        ends = " and ".join(one.bare(end) for one, end in ran)
+        unit = "" if ran[0][0].model is not None else " units"
+        gaps = " and ".join(difference(end, one.timed.makespan) for one, end in ran)
+        return [finding, f"On real ranks: {ends}{unit}, {gaps}."]
+    over = [one for one in orders if cap and max(one.peaks) > cap]
+    if over:
+        return [over_words(orders, over, cap), finding]
+    return [finding, rest]
+
+
+def over_words(orders: Sequence[TimedOrder], over: Sequence[TimedOrder], cap: float) -> str:
+    """Which schedules do not fit under the cap, and by how much the worst misses it."""
+    worst = max(over, key=lambda one: max(one.peaks))
+    limit, most = worst.held(cap), worst.held(max(worst.peaks))
+    if len(over) == 1:
+        return f"{worst.title} does not fit in {limit}: rank {worst.worst} needs {most}."
+    who = f"{in_words(len(over)).capitalize()} of {in_words(len(orders))} do not fit"
+    if len(over) == len(orders):
+        who = "Neither fits" if len(orders) == 2 else f"None of the {in_words(len(orders))} fits"
+    return f"{who} in {limit}: rank {worst.worst} of {worst.title} needs {most}."
 
 
 def _alone(one: TimedOrder) -> tuple[str, str]:
-    peaks = one.peaks
-    finding = f"{one.title} ends at {short(one.timed.makespan)} units and idles {_idle(one)} of them."
-    return finding, f"Rank {peaks.index(max(peaks))} holds {micro_batches(max(peaks))} at its peak."
+    finding = f"{one.title} ends at {one.long(one.timed.makespan)} and idles {_idle(one)} of them."
+    if one.model is not None:
+        finding = f"A step of {one.title} takes {one.long(one.timed.makespan)} and idles {_idle(one)} of it."
+        return finding, f"Rank {one.worst} is the worst: {one.held(max(one.peaks))}."
+    return finding, f"Rank {one.worst} holds {one.holds(max(one.peaks))} at its peak."
 
 
 def _together(orders: Sequence[TimedOrder]) -> tuple[str, str]:
@@ -59,26 +66,29 @@ def _together(orders: Sequence[TimedOrder]) -> tuple[str, str]:
     peaks = [max(one.peaks) for one in orders]
     if max(ends) - min(ends) <= EQUAL * max(ends):
         return _same_end(orders, peaks)
-    arrow = " → ".join(short(end) for end in ends)
-    finding = f"Same work, {in_words(len(orders))} orders: {arrow} units."
+    arrow = " → ".join(one.bare(end) for one, end in zip(orders, ends, strict=True))
+    unit = "" if orders[0].model is not None else " units"
+    finding = f"Same work, {in_words(len(orders))} orders: {arrow}{unit}."
     best, worst = ends.index(min(ends)), ends.index(max(ends))
     idle = f"{orders[best].title} idles {_idle(orders[best])} instead of {_idle(orders[worst])}"
     return finding, f"{idle}, {_memory(peaks[best], peaks[worst], orders[worst].title)}."
 
 
 def _same_end(orders: Sequence[TimedOrder], peaks: Sequence[float]) -> tuple[str, str]:
-    first = orders[0].timed
+    first = orders[0]
     both = "Both" if len(orders) == 2 else f"All {in_words(len(orders))}"
-    idle = (
-        f"{both} end at {short(first.makespan)} units and idle {percent(first.idle_over_makespan)} of them."
-    )
+    them = "it" if first.model is not None else "them"
+    idle = f"{both} end at {first.long(first.timed.makespan)} and idle {_idle(first)} of {them}."
     least, most = peaks.index(min(peaks)), peaks.index(max(peaks))
     if peaks[least] == peaks[most]:
         return "Same bubble, same memory:", idle
     part = peaks[most] / peaks[least]
-    held = f"{orders[least].title} holds {micro_batches(peaks[least])}"
-    other = f"{orders[most].title} holds {short(peaks[most])}"
-    return f"Same bubble, {_fraction(part)} the memory: {held} where {other}.", idle
+    held = f"{orders[least].title} holds {orders[least].holds(peaks[least])}"
+    other = orders[most].holds(peaks[most]).split(" ")[0]
+    return (
+        f"Same bubble, {_fraction(part)} the memory: {held} where {orders[most].title} holds {other}.",
+        idle,
+    )
 
 
 def _idle(one: TimedOrder) -> str:
@@ -100,34 +110,3 @@ def _memory(own: float, other: float, title: str) -> str:
     if own > other:
         return f"for {short(own / other)} × the memory of {title}"
     return f"in {round(100 * own / other)} % of the memory of {title}"
-
-
-def table_rows(orders: Sequence[TimedOrder], measured: Mapping[str, MeasuredOrder]) -> dict[str, Any]:
-    """Makespan, idle share and peak of each schedule: formula, measured, difference."""
-    rows = []
-    for one in orders:
-        run, timed = measured.get(one.order.name), one.timed
-        end = run.makespan if run else None
-        rows.append(
-            row(
-                f"{one.title}, makespan",
-                "units",
-                formula=short(timed.makespan, 4),
-                traced="no clock",
-                measured=short(end, 4) if end is not None else (run.words if run else "not run"),
-                difference=difference(end, timed.makespan),
-            )
-        )
-        idle = run.idle_over_makespan if run else None
-        rows.append(
-            row(
-                f"{one.title}, idle",
-                "idle / makespan",
-                formula=percent(timed.idle_over_makespan),
-                traced="no clock",
-                measured=percent(idle) if idle is not None else "not run" if run is None else "…",
-                difference=points(idle, timed.idle_over_makespan) if idle is not None else "",
-            )
-        )
-    source = next((run.source for run in measured.values()), "")
-    return {"head": "per schedule", "rows": rows, "sources": {"formula": "simulated", "measured": source}}

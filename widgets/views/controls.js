@@ -27,6 +27,9 @@ const build = {
   checks: (d, id) => `<div class="label" title="${escape(d.help || '')}"><span id="${id}">${escape(d.label)}</span><span data-pb="count-${d.name}"></span></div>`
     + `<div class="checks" role="group" aria-labelledby="${id}" data-pb="control-${d.name}">`
     + `${d.options.map(([value, text]) => `<label><input type="checkbox" value="${escape(value)}">${escape(text)}</label>`).join('')}</div>`,
+  picks: (d, id) => `<div class="label" title="${escape(d.help || '')}"><span id="${id}">${escape(d.label)}</span><span data-pb="count-${d.name}"></span></div>`
+    + `<details class="picks" data-pb="control-${d.name}"><summary aria-labelledby="${id}" data-pb="picked-${d.name}"></summary><div class="checks" role="group" aria-labelledby="${id}">`
+    + `${d.options.map(([value, text]) => `<label><input type="checkbox" value="${escape(value)}">${escape(text)}</label>`).join('')}</div></details>`,
   text: (d, id) => `${labelled(d, id)}<input id="${id}" class="field wide" type="text" autocomplete="off" spellcheck="false" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`,
 };
 
@@ -52,6 +55,7 @@ const wire = {
   checks(d, root, set) {
     root.addEventListener('change', () => set(d.name, [...root.querySelectorAll('input:checked')].map(input => input.value)));
   },
+  picks(d, root, set) { wire.checks(d, root, set); },
   text(d, root, set) { const input = root.querySelector('input'); input.addEventListener('change', () => set(d.name, input.value)); },
 };
 
@@ -72,6 +76,11 @@ const sync = {
     root.querySelectorAll('input').forEach(input => { input.checked = value.includes(input.value); });
     root.querySelector(`[data-pb=count-${d.name}]`).textContent = `${value.length} of ${d.options.length}`;
   },
+  picks(d, root, value) {
+    sync.checks(d, root, value);
+    const names = d.options.filter(([name]) => value.includes(name)).map(([, text]) => text);
+    root.querySelector('summary').textContent = names.join(', ') || 'none';
+  },
   text(d, root, value) { const input = root.querySelector('input'); if (input !== root.ownerDocument.activeElement) input.value = value; },
 };
 
@@ -87,14 +96,36 @@ function mount(d, set) {
   return root;
 }
 
+// Controls of the same `more` lie together under one fold; it stays open once it was opened.
+function arrange(parts, open) {
+  const made = [], folds = new Map();
+  for (const [d, root] of parts) {
+    if (!d.more) { made.push(root); continue; }
+    if (!folds.has(d.more)) {
+      const fold = document.createElement('details');
+      fold.className = 'more';
+      fold.open = open.has(d.more);
+      fold.innerHTML = '<summary data-pb="more"></summary>';
+      fold.firstChild.textContent = d.more;
+      fold.addEventListener('toggle', () => { if (fold.open) open.add(d.more); else open.delete(d.more); });
+      folds.set(d.more, fold);
+      made.push(fold);
+    }
+    folds.get(d.more).append(root);
+  }
+  return made;
+}
+
 // The column of controls: `draw()` after any change of descriptors, values, refusal or run.
 export function column(element, get, set) {
   let drawn = '', parts = [];
+  const open = new Set();
   const rebuild = list => {
-    const focused = element.contains(document.activeElement) ? document.activeElement.dataset.pb : null;
-    element.querySelectorAll('.control').forEach(old => old.remove());
+    const focused = element.contains(document.activeElement) ? document.activeElement.dataset.pb : null, unfolded = [...element.querySelectorAll('.picks[open]')].map(one => one.dataset.pb);
+    element.querySelectorAll('.control, .more').forEach(old => old.remove());
     parts = list.map(d => [d, mount(d, set)]);
-    element.prepend(...parts.map(([, root]) => root));
+    element.prepend(...arrange(parts, open));
+    for (const name of unfolded) element.querySelector(`[data-pb="${name}"]`)?.setAttribute('open', '');
     if (focused) element.querySelector(`[data-pb="${focused}"]`)?.focus();
   };
   return function draw() {
@@ -107,6 +138,7 @@ export function column(element, get, set) {
       const line = root.querySelector('.refusal'), words = refusal.control === d.name ? refusal.text : '';
       if (line.textContent !== words) line.textContent = words;
       line.hidden = !words;
+      if (words) root.closest('.more')?.setAttribute('open', '');
     }
   };
 }

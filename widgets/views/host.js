@@ -2,20 +2,22 @@
 // A view gives { name, stage, paint, key, point, side, tables }; all but name and stage may be left out.
 import { column } from './controls.js';
 import { escape } from './format.js';
-import { copy, followTheme, followWidth, keepKeys, leave, whenWide } from './page.js';
+import { copy, followTheme, followWidth, keepKeys, leave, offer, whenWide } from './page.js';
 import { BUSY, buttons, failure, phases } from './run.js';
 import { swatch } from './svg.js';
 import { comparison, data } from './table.js';
 
 const FRAME = `<div class="top"><span class="kick"></span><button class="quiet" data-pb="pin">Pin as A</button>
 <details class="menu"><summary data-pb="copy" aria-label="Copy as">Copy as ▾</summary><div><button data-pb="copy-python">Python</button><button data-pb="copy-command">Command</button><button data-pb="copy-json">JSON</button></div></details>
-<button class="quiet" data-pb="table" aria-pressed="false">Table</button></div>
+<span data-pb="files"></span><button class="quiet" data-pb="table" aria-pressed="false">Table</button></div>
 <div class="headline" role="heading" aria-level="3" data-pb="headline"></div>
 <div class="body"><div class="controls" data-pb="controls"><div class="wide"><div class="buttons"></div><div class="note" data-pb="note"></div><div class="extra" data-pb="side"></div></div></div>
 <div><div class="error" role="alert" data-pb="error" hidden></div><div data-pb="state"></div>
 <div class="stage" tabindex="0" role="application" data-pb="picture"></div><div data-pb="tables" hidden></div><div data-pb="compare"></div></div></div>
 <div class="foot"><span>${swatch.formula()}formula, simulated</span><span>${swatch.traced()}traced</span><span>${swatch.measured()}measured, emulated</span><span class="end" data-pb="foot"></span></div>
 <div class="hidden" aria-live="polite" data-pb="live"></div>`;
+
+const exportMenu = files => `<details class="menu"><summary data-pb="export" aria-label="Export as">Export ▾</summary><div>${files.map(([form, words]) => `<button data-form="${form}" data-pb="export-${form}">${words}</button>`).join('')}</div></details>`;
 
 // Same HTML is not set twice: focus, open menus and selections survive a redraw.
 function put(element, html) {
@@ -34,6 +36,7 @@ export function mount(view, { model, el }) {
   const part = name => root.querySelector(`[data-pb="${name}"]`);
   const stage = part('picture');
   const host = { model, root, stage, cursor: {}, get: name => model.get(name) };
+  if (view.files) part('files').innerHTML = exportMenu(view.files);
   let answer = null, started = false, showTable = false;
 
   const guard = work => (...given) => {
@@ -109,8 +112,11 @@ export function mount(view, { model, el }) {
   }
   root.addEventListener('click', guard(e => {
     const button = e.target.closest('button');
+    for (const menu of root.querySelectorAll('details.menu[open], details.picks[open]')) if (!menu.contains(e.target) || (menu.matches('.menu') && button)) menu.open = false;
     if (!button) return;
     if (button.dataset.remedy) host.send({ kind: 'remedy', index: Number(button.dataset.remedy) });
+    else if (button.dataset.form) host.send({ kind: 'export', form: button.dataset.form });
+    else if (view.press?.[button.dataset.pb]) view.press[button.dataset.pb](host, button);
     else if (press[button.dataset.pb]) press[button.dataset.pb](button);
     else if (model.get('actions').some(action => action.name === button.dataset.pb) || button.dataset.pb === 'cancel') {
       started = button.dataset.pb !== 'cancel';
@@ -129,7 +135,7 @@ export function mount(view, { model, el }) {
   }
   keepKeys(root, () => {
     if (host.busy()) host.send({ kind: 'cancel' });
-    else if (root.querySelector('details.menu').open) { root.querySelector('details.menu').open = false; part('copy').focus(); }
+    else if (root.querySelector('details.menu[open], details.picks[open]')) { const menu = root.querySelector('details.menu[open], details.picks[open]'); menu.open = false; menu.querySelector('summary').focus(); }
     else leave(root);
   });
 
@@ -142,7 +148,8 @@ export function mount(view, { model, el }) {
     const after = part('headline').textContent;
     if (after !== before && part('controls').contains(document.activeElement)) host.say(after);
   };
-  const onMessage = guard(message => {
+  const onMessage = guard((message, buffers) => {
+    if (message.kind === 'file') { offer(message.name, message.type, buffers[0]); host.say(`${message.name} is offered as a file`); }
     if (message.kind !== 'copied') return;
     copy(message.text).then(() => { host.say(`copied as ${message.form}`); part('copy').textContent = 'Copied ✓'; setTimeout(() => { part('copy').textContent = 'Copy as ▾'; }, 1600); });
   });

@@ -9,19 +9,34 @@ export function typed(view, Type) {
   return new Type(bytes);
 }
 
-// Blocks in order of rank, then of start; `offsets[r]` is where rank r begins.
+// Blocks in order of rank, then of start; `offsets[r]` is where rank r begins. `pair` is 2 for the first of an
+// overlapped pair, 1 for its second, 0 for a block alone.
 export function unpack(schedule) {
-  const offsets = [0];
+  const offsets = [0], raw = typed(schedule.kind, Uint8Array);
   for (const count of schedule.counts) offsets.push(offsets[offsets.length - 1] + count);
+  const rows = typed(schedule.waits, Uint32Array), times = typed(schedule.waits, Float32Array), count = rows.length / 4;
   return {
-    ranks: schedule.counts.length, chunks: schedule.chunks, stages: schedule.counts.length * schedule.chunks, makespan: schedule.makespan, offsets,
+    ranks: schedule.counts.length, chunks: schedule.chunks, depth: schedule.depth || schedule.counts.length * schedule.chunks, makespan: schedule.makespan, offsets,
     start: typed(schedule.start, Float32Array), duration: typed(schedule.duration, Float32Array),
-    kind: typed(schedule.kind, Uint8Array), stage: typed(schedule.stage, Uint16Array), microbatch: typed(schedule.microbatch, Uint16Array),
+    kind: raw.map(code => code & 3), pair: raw.map(code => code >> 2), stage: typed(schedule.stage, Uint16Array), microbatch: typed(schedule.microbatch, Uint16Array),
+    waits: new Map(Array.from({ length: count }, (_, i) => [rows[i], { cause: rows[count + i], waited: times[2 * count + i], flight: times[3 * count + i] }])),
+    curves: (schedule.curves || []).map(curve => [typed(curve.times, Float32Array), typed(curve.held, Float32Array)]),
   };
 }
 
-// Stage-chunks alive on a rank as [times, counts]: from the start of F to the end of B, or of W where B is split.
+const kept = new WeakMap();
+
+// What a rank holds over time as [times, levels]: given for a model, else counted in A from the start of F to the end of B,
+// or of W where B is split.
 export function live(lanes, rank) {
+  if (lanes.curves.length) return lanes.curves[rank];
+  if (!kept.has(lanes)) kept.set(lanes, []);
+  const known = kept.get(lanes);
+  known[rank] ??= counted(lanes, rank);
+  return known[rank];
+}
+
+function counted(lanes, rank) {
   const events = [];
   for (let i = lanes.offsets[rank]; i < lanes.offsets[rank + 1]; i += 1) {
     if (lanes.kind[i] === 0) events.push([lanes.start[i], 1]);
@@ -34,11 +49,23 @@ export function live(lanes, rank) {
     if (Math.abs(times[last] - time) < 1e-6) counts[last] += change;
     else { times.push(time); counts.push(counts[last] + change); }
   }
-  return [times, counts];
+  return [times, counts.map(count => count / lanes.chunks)];
+}
+
+// What a rank holds at a time.
+export function heldAt(lanes, rank, time) {
+  const [times, levels] = live(lanes, rank);
+  let low = 0, high = times.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle] <= time + 1e-6) low = middle + 1; else high = middle;
+  }
+  return low ? levels[low - 1] : 0;
 }
 
 // Heights of a rank's row: blocks over a memory curve while there is room, thinner rows for more ranks.
-export function rows(ranks) {
+export function rows(ranks, plain = false) {
+  if (plain && ranks <= 12) return { row: 38, block: 32, curve: 0, top: 10, plain };
   if (ranks <= 8) return { row: 42, block: 20, curve: 16, top: 8 };
   if (ranks <= 16) return { row: 24, block: 18, curve: 0, top: 12 };
   if (ranks <= 32) return { row: 14, block: 12, curve: 0, top: 12 };
@@ -48,7 +75,7 @@ export function rows(ranks) {
 // What fits in a block so many pixels wide.
 export function detail(pixels, height) {
   if (pixels >= 16.5 && height >= 12) return 'words';
-  if (pixels >= 9 && height >= 12) return 'digits';
+  if (pixels >= 8 && height >= 12) return 'digits';
   return pixels >= 2 ? 'blocks' : 'density';
 }
 
@@ -71,7 +98,9 @@ export function hit(lanes, size, box, view, x, y) {
   const rank = Math.floor((y - size.top) / size.row);
   if (rank < 0 || rank >= lanes.ranks || x < box.left || x > box.right) return null;
   const time = unscale(view, box)(x), found = after(lanes, rank, time);
-  return found >= 0 && lanes.start[found] <= time ? { rank, index: found, time } : { rank, index: -1, time };
+  if (found < 0 || lanes.start[found] > time) return { rank, index: -1, time, next: found };
+  const below = lanes.pair[found] === 2 && y - size.top - rank * size.row > size.block / 2;
+  return { rank, index: below ? found + 1 : found, time };
 }
 
 // Part of each of `columns` pixel columns that each kind fills, for blocks too thin to draw.
@@ -80,9 +109,9 @@ export function density(lanes, rank, view, columns) {
   for (let i = lanes.offsets[rank]; i < lanes.offsets[rank + 1]; i += 1) {
     const from = (lanes.start[i] - view.from) / width, to = from + lanes.duration[i] / width;
     if (to <= 0 || from >= columns) continue;
-    const into = filled[lanes.kind[i]];
+    const into = filled[lanes.kind[i]], part = lanes.pair[i] ? 0.5 : 1;
     for (let c = Math.max(0, Math.floor(from)); c < Math.min(columns, Math.ceil(to)); c += 1) {
-      into[c] += Math.min(to, c + 1) - Math.max(from, c);
+      into[c] += part * (Math.min(to, c + 1) - Math.max(from, c));
     }
   }
   return filled;
@@ -122,4 +151,11 @@ export function zoomed(view, factor, about, end) {
   const width = Math.min(end, (view.to - view.from) / factor);
   const part = (about - view.from) / (view.to - view.from), from = Math.min(Math.max(0, about - part * width), end - width);
   return { from, to: from + width };
+}
+
+// Height and place of a block in its row: halves for an overlapped pair, W a little lower than the others.
+export function face(lanes, i, block) {
+  if (lanes.pair[i]) return lanes.pair[i] === 2 ? [0, block / 2] : [block / 2, block / 2];
+  const short = lanes.kind[i] === 3 && block >= 12 ? 4 : 0;
+  return [short, block - short];
 }

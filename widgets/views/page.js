@@ -64,3 +64,14 @@ export async function copy(words) {
     area.remove();
   }
 }
+
+// A file made in the kernel, offered by the page itself: no address outside is asked for.
+export function offer(name, type, bytes) {
+  const address = URL.createObjectURL(new Blob([bytes], { type })), link = document.createElement('a');
+  link.href = address;
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

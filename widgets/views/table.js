@@ -5,7 +5,7 @@ import { swatch } from './svg.js';
 const DASH = '<span class="soft">—</span>';
 // The first measured cell of a scenario that never ran offers the run.
 const OFFER = '<button class="quiet" data-pb="run-from-table">Run</button>';
-const SOFT = new Set(['no clock', 'not reached', 'not run', 'not traced', 'next', 'never asked']);
+const SOFT = new Set(['no clock', 'not reached', 'not run', 'not traced', 'next', 'never asked', 'no bytes']);
 
 function cell(value) {
   if (value === null || value === undefined || value === '') return DASH;

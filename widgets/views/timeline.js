@@ -1,69 +1,33 @@
 // Timelines of ranks on a canvas: pale blocks are predicted, solid strips in them were measured.
-import { KINDS, density, detail, live, scale } from './lanes.js';
+import { DPR, packed } from './canvas.js';
+import { memory, peaks } from './held.js';
+import { KINDS, density, detail, face, scale } from './lanes.js';
 
-const DPR = () => Math.min(3, window.devicePixelRatio || 1);
-
-export function prepare(canvas, width, height) {
-  const ratio = DPR();
-  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    canvas.style.height = `${height}px`;
-  }
-  const ctx = canvas.getContext('2d');
-  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-  ctx.clearRect(0, 0, width, height);
-  return ctx;
-}
-
-function mixed(colour, ground, part) {
-  const read = text => [1, 3, 5].map(i => parseInt(text.slice(i, i + 2), 16));
-  const [a, b] = [read(colour), read(ground)];
-  return `rgb(${a.map((v, i) => Math.round(v * part + b[i] * (1 - part))).join(',')})`;
-}
-
-function hex(words, fallback) {
-  const text = words.trim();
-  if (/^#[0-9a-f]{6}$/i.test(text)) return text;
-  if (/^#[0-9a-f]{3}$/i.test(text)) return `#${[...text.slice(1)].map(c => c + c).join('')}`;
-  const numbers = /rgba?\((\d+)[, ]+(\d+)[, ]+(\d+)/.exec(text);
-  return numbers ? `#${numbers.slice(1).map(v => Number(v).toString(16).padStart(2, '0')).join('')}` : text === 'white' ? '#ffffff' : fallback;
-}
-
-// Colours as they are now: a canvas cannot follow CSS variables.
-export function colours(root) {
-  const style = getComputedStyle(root), dark = root.dataset.theme === 'dark';
-  const value = name => hex(style.getPropertyValue(`--pb-${name}`), '#888888');
-  const ground = hex(style.getPropertyValue('--pb-background'), dark ? '#111111' : '#ffffff'), tint = parseFloat(style.getPropertyValue('--pb-tint')) / 100;
-  const kinds = KINDS.map(value);
-  return {
-    kinds, tints: kinds.map(colour => mixed(colour, ground, tint)), dense: kinds.map(colour => mixed(colour, ground, 0.6)), ground, ink: value('ink'), ink2: value('ink2'), idle: value('idle'), accent: value('accent'), bad: value('bad'), line: value('line'), grid: value('grid'),
-    memory: value('activations'), memoryTint: mixed(value('activations'), ground, tint), font: style.fontFamily,
-  };
-}
-
-function rowLabels(ctx, lanes, size, c, bad) {
+function rowLabels(ctx, lanes, size, c, { bad, over = [] }) {
   const every = size.row >= 12 ? 1 : Math.ceil(12 / size.row);
   ctx.textBaseline = 'middle';
   for (let r = 0; r < lanes.ranks; r += every) {
-    ctx.font = `${r === bad ? '600 11px' : '10.5px'} ${c.font}`;
-    ctx.fillStyle = r === bad ? c.bad : c.ink2;
+    const wrong = r === bad || over.includes(r);
+    ctx.font = `${wrong ? '600 11px' : '10.5px'} ${c.font}`;
+    ctx.fillStyle = wrong ? c.bad : c.ink2;
     ctx.fillText(`rank ${r}`, 0, size.top + r * size.row + size.block / 2 + 0.5);
   }
 }
 
+const faint = (lanes, i, o) => (o.chosen !== null && lanes.microbatch[i] !== o.chosen) || (o.play !== null && lanes.start[i] >= o.play);
+
 // Blocks of one row, by kind so that the fill changes four times and not once a block.
-function blocks(ctx, lanes, r, y, size, X, view, c, chosen) {
+function blocks(ctx, lanes, r, y, size, X, view, c, o) {
   for (let k = 0; k < KINDS.length; k += 1) {
-    const short = k === 3 && size.block >= 12 ? 4 : 0, faces = [new Path2D(), new Path2D()], edges = [new Path2D(), new Path2D()];
+    const faces = [new Path2D(), new Path2D()], edges = [new Path2D(), new Path2D()];
     let any = [false, false];
     for (let i = lanes.offsets[r]; i < lanes.offsets[r + 1]; i += 1) {
       if (lanes.kind[i] !== k || lanes.start[i] > view.to || lanes.start[i] + lanes.duration[i] < view.from) continue;
-      const x = X(lanes.start[i]), w = X(lanes.start[i] + lanes.duration[i]) - x, dim = chosen !== null && lanes.microbatch[i] !== chosen ? 1 : 0;
+      const x = X(lanes.start[i]), w = X(lanes.start[i] + lanes.duration[i]) - x, dim = faint(lanes, i, o) ? 1 : 0, [top, high] = face(lanes, i, size.block);
       any[dim] = true;
       const inset = w > 4 ? 0.6 : 0.2;
-      faces[dim].rect(x + inset, y + inset + short, w - 2 * inset, size.block - 2 * inset - short);
-      if (k === 1 || k === 2) edges[dim].rect(x + 0.1, y + 0.1, w - 0.2, Math.min(2.4, size.block / 4));
+      faces[dim].rect(x + inset, y + inset + top, w - 2 * inset, high - 2 * inset);
+      if (k === 1 || k === 2) edges[dim].rect(x + 0.1, y + 0.1 + top, w - 0.2, Math.min(2.4, size.block / 4));
     }
     for (const dim of [0, 1]) {
       if (!any[dim]) continue;
@@ -81,19 +45,20 @@ function blocks(ctx, lanes, r, y, size, X, view, c, chosen) {
 }
 
 // Numbers stand in the blocks of a kind if the longest of them fits.
-function words(ctx, lanes, r, y, size, X, view, c, chosen, solid) {
-  const digits = String(Math.max(...lanes.microbatch.subarray(lanes.offsets[r], lanes.offsets[r + 1]))).length;
-  ctx.font = `500 9px ${c.font}`;
+function words(ctx, lanes, r, y, size, X, view, c, o) {
+  const digits = String(Math.max(...lanes.microbatch.subarray(lanes.offsets[r], lanes.offsets[r + 1]))).length, big = size.plain ? 12 : 9, wide = big * 0.58;
   ctx.textAlign = 'center';
   ctx.textBaseline = 'alphabetic';
   ctx.fillStyle = c.ink;
   for (let i = lanes.offsets[r]; i < lanes.offsets[r + 1]; i += 1) {
     if (lanes.start[i] > view.to || lanes.start[i] + lanes.duration[i] < view.from) continue;
-    const x = X(lanes.start[i]), w = X(lanes.start[i] + lanes.duration[i]) - x, level = detail(w, size.block);
-    if ((level !== 'words' && level !== 'digits') || w < 5.2 * digits + 0.8) continue;
-    const letter = level === 'words' && lanes.chunks < 2 && w >= 5.2 * (digits + 1) + 2 ? KINDS[lanes.kind[i]] : '';
-    ctx.globalAlpha = chosen !== null && lanes.microbatch[i] !== chosen ? 0.35 : 1;
-    ctx.fillText(letter + lanes.microbatch[i], x + w / 2, y + (solid ? 11.4 : size.block / 2 + 3.2) + (lanes.kind[i] === 3 ? 1.2 : 0));
+    const x = X(lanes.start[i]), w = X(lanes.start[i] + lanes.duration[i]) - x, level = detail(w, size.block), half = lanes.pair[i] > 0;
+    if ((level !== 'words' && level !== 'digits') || w < wide * digits + 0.8) continue;
+    const [top, high] = face(lanes, i, size.block), plain = (lanes.depth === lanes.ranks || half) && level === 'words' && w >= wide * (digits + 1) + 2;
+    ctx.font = `500 ${half ? 8 : big}px ${c.font}`;
+    ctx.globalAlpha = faint(lanes, i, o) ? 0.35 : 1;
+    const middle = o.measured && !half ? 11.4 : top + high / 2 + big * 0.36 - (half ? 0.4 : lanes.kind[i] === 3 ? 0.8 : 0);
+    ctx.fillText((plain ? KINDS[lanes.kind[i]] : '') + lanes.microbatch[i], x + w / 2, y + middle);
   }
   ctx.globalAlpha = 1;
   ctx.textAlign = 'left';
@@ -118,46 +83,46 @@ function dense(ctx, lanes, r, y, size, box, view, c) {
   ctx.putImageData(image, Math.round(box.left * ratio), Math.round(y * ratio));
 }
 
-// A colour as one number in the byte order of ImageData.
-function packed(colour) {
-  const [r, g, b] = colour.startsWith('#') ? [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16)) : colour.match(/\d+/g).map(Number);
-  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-}
-
 function strips(ctx, lanes, measured, r, y, size, X, view, c) {
-  const high = size.block >= 16 ? 5 : Math.max(2, size.block * 0.4);
+  const high = size.block >= 16 ? 5 : Math.max(2, size.block * 0.4), low = y + size.block - high - 1, waits = new Path2D();
   for (let k = 0; k < KINDS.length; k += 1) {
-    const face = new Path2D();
+    const strip = new Path2D();
     for (let i = lanes.offsets[r]; i < lanes.offsets[r + 1]; i += 1) {
       const start = measured.start[i];
       if (lanes.kind[i] !== k || Number.isNaN(start) || start > view.to) continue;
-      const x = X(start), w = X(start + measured.duration[i]) - x;
-      face.rect(x + 0.6, y + size.block - high - 1, Math.max(1, w - 1.2), high);
+      const x = X(start), w = X(start + measured.duration[i]) - x, half = lanes.pair[i] ? high / 2 : high;
+      strip.rect(x + 0.6, low + (lanes.pair[i] === 1 ? half : 0), Math.max(1, w - 1.2), half);
+      const waited = measured.waited.length ? X(start) - X(start - measured.waited[i]) : 0;
+      if (waited > 3) { waits.moveTo(x - waited + 1, low + high / 2); waits.lineTo(x - 1, low + high / 2); }
     }
     ctx.fillStyle = c.kinds[k];
-    ctx.fill(face);
+    ctx.fill(strip);
   }
+  ctx.strokeStyle = c.ink2;
+  ctx.lineWidth = 1;
+  ctx.stroke(waits);
 }
 
-function memory(ctx, lanes, r, y, size, X, top, c) {
-  const base = y + size.block + size.curve + 3, [times, counts] = live(lanes, r), high = count => base - count / lanes.chunks / top * size.curve;
-  ctx.beginPath();
-  ctx.moveTo(X(0), base);
-  times.forEach((time, i) => { ctx.lineTo(X(time), high(i ? counts[i - 1] : 0)); ctx.lineTo(X(time), high(counts[i])); });
-  ctx.strokeStyle = c.memory;
-  ctx.lineWidth = 1.2;
-  ctx.stroke();
-  ctx.lineTo(X(lanes.makespan), base);
-  ctx.closePath();
-  ctx.fillStyle = c.memoryTint;
-  ctx.fill();
+// Slots in which a rank has nothing to do, one a unit, where they are few enough to be counted.
+function slots(ctx, lanes, r, y, size, X, c) {
+  if (X(1) - X(0) < 12) return;
+  ctx.strokeStyle = c.ink2;
+  ctx.lineWidth = 1;
+  ctx.setLineDash([3, 3]);
+  for (let t = 0; t < lanes.makespan - 1e-6; t += 1) {
+    let busy = false;
+    for (let i = lanes.offsets[r]; i < lanes.offsets[r + 1]; i += 1) if (lanes.start[i] < t + 1 - 1e-6 && lanes.start[i] + lanes.duration[i] > t + 1e-6) busy = true;
+    if (!busy) ctx.strokeRect(X(t) + 1.5, y + 1.5, X(t + 1) - X(t) - 3, size.block - 3);
+  }
+  ctx.setLineDash([]);
 }
 
-// One schedule. `options`: measured {start, duration}, chosen (a block), top (largest memory drawn), now, bad (a rank), peaks.
+// One schedule. `options`: measured, index and rank of the chosen block, top (largest memory drawn), cap, over, now, play,
+// bad (a rank), peaks, unit.
 export function draw(ctx, lanes, size, box, view, c, options) {
-  const X = scale(view, box), chosen = options.index >= 0 ? lanes.microbatch[options.index] : null;
+  const X = scale(view, box), o = { chosen: options.index >= 0 ? lanes.microbatch[options.index] : null, play: options.play ?? null, measured: options.measured };
   const narrow = lanes.start.length ? X(lanes.duration.reduce((a, b) => Math.min(a, b), Infinity)) - X(0) : 0, level = detail(narrow, size.block);
-  rowLabels(ctx, lanes, size, c, options.bad);
+  rowLabels(ctx, lanes, size, c, options);
   ctx.save();
   ctx.beginPath();
   ctx.rect(box.left - 1, 0, box.right - box.left + 6, size.top + lanes.ranks * size.row + 8);
@@ -166,11 +131,12 @@ export function draw(ctx, lanes, size, box, view, c, options) {
     const y = size.top + r * size.row;
     ctx.fillStyle = c.idle;
     ctx.fillRect(X(0), y, X(lanes.makespan) - X(0), size.block);
-    if (size.curve) memory(ctx, lanes, r, y, size, X, options.top, c);
+    if (size.plain) slots(ctx, lanes, r, y, size, X, c);
+    if (size.curve) memory(ctx, lanes, r, y, size, X, c, options);
     if (level === 'density') dense(ctx, lanes, r, y, size, box, view, c);
     else {
-      blocks(ctx, lanes, r, y, size, X, view, c, chosen);
-      words(ctx, lanes, r, y, size, X, view, c, chosen, Boolean(options.measured));
+      blocks(ctx, lanes, r, y, size, X, view, c, o);
+      words(ctx, lanes, r, y, size, X, view, c, o);
     }
     if (options.measured) strips(ctx, lanes, options.measured, r, y, size, X, view, c);
   }
@@ -178,11 +144,12 @@ export function draw(ctx, lanes, size, box, view, c, options) {
   const foot = size.top + (lanes.ranks - 1) * size.row + size.block + (size.curve ? 16 : 4);
   if (options.pinned) outline(ctx, X(options.pinned), size, foot, c);
   rule(ctx, X(lanes.makespan), size.top - 8, foot, c.ink, 1.5);
-  if (options.now !== null && options.now !== undefined) rule(ctx, X(options.now), size.top - 6, foot, c.accent, 1.5);
+  const now = options.play ?? options.now;
+  if (now !== null && now !== undefined) rule(ctx, X(now), size.top - 6, foot, c.accent, 1.5);
   if (options.index >= 0) ring(ctx, lanes, options.index, options.rank, size, X, c);
   ctx.restore();
   if (options.bad !== undefined && options.measured) cross(ctx, lanes, options, size, X, c);
-  peaks(ctx, size, box, c, options);
+  if (!size.plain) peaks(ctx, size, box, c, options);
 }
 
 // What a long wait waits for stands in the empty slot itself.
@@ -194,28 +161,6 @@ function waits(ctx, gap, size, X, c) {
   ctx.textAlign = 'center';
   ctx.textBaseline = 'middle';
   ctx.fillText(gap.words, X(gap.from) + width / 2, size.top + size.block / 2 + 0.5);
-  ctx.textAlign = 'left';
-}
-
-// Most memory of each rank: a number under its row, or a bar beside it where rows are thin.
-function peaks(ctx, size, box, c, { peaks: values, top }) {
-  ctx.font = `600 10.5px ${c.font}`;
-  ctx.fillStyle = c.ink;
-  ctx.textAlign = 'right';
-  ctx.textBaseline = 'alphabetic';
-  const said = value => `${Math.round(value * 100) / 100} A`;
-  if (size.curve) values.forEach((value, r) => ctx.fillText(said(value), box.right + 36, size.top + r * size.row + size.block + size.curve + 1));
-  else {
-    values.forEach((value, r) => {
-      const wide = Math.max(1, value / top * 28), y = size.top + r * size.row;
-      ctx.fillStyle = c.memoryTint;
-      ctx.fillRect(box.right + 8, y, wide, size.block);
-      ctx.fillStyle = c.memory;
-      ctx.fillRect(box.right + 7 + wide, y, 1.2, size.block);
-    });
-    ctx.fillStyle = c.ink;
-    ctx.fillText(said(Math.max(...values)), box.right + 37, size.top - 2 > 8 ? size.top - 2 : 9);
-  }
   ctx.textAlign = 'left';
 }
 
@@ -269,5 +214,6 @@ function ring(ctx, lanes, index, rank, size, X, c) {
   const x = X(lanes.start[index]), w = X(lanes.start[index] + lanes.duration[index]) - x;
   ctx.strokeStyle = c.accent;
   ctx.lineWidth = 2;
-  ctx.strokeRect(x, size.top + rank * size.row, Math.max(2, w), size.block);
+  const [top, high] = face(lanes, index, size.block);
+  ctx.strokeRect(x, size.top + rank * size.row + top, Math.max(2, w), high);
 }
