@@ -3,6 +3,7 @@ GPUs. A simulation of the schedule with these numbers is the prediction that a r
 """
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,33 +50,34 @@ def time_stage(
     stages: nn.ModuleDict, stage: nn.Module, microbatch: MicroBatch, last: bool, split: bool
 ) -> tuple[float, float, float, float]:
     """Median seconds of F, B, I and W of one stage on made-up inputs."""
-    later = put_off(stages, wanted=split)
+    later, device = put_off(stages, wanted=split), microbatch[0].device
     inputs, gradient = inputs_of(stage, microbatch, last)
 
     def forward() -> Tensor:
+        inputs.grad = None
         y = stage(inputs)
         return loss_of(y, microbatch[1]) if last else y
 
-    def whole() -> list[torch.cuda.Event]:
-        marks = [mark()]
+    def whole() -> list[Moment]:
+        marks = [mark(device)]
         y = forward()
-        marks.append(mark())
+        marks.append(mark(device))
         y.backward(gradient)
-        return [*marks, mark()]
+        return [*marks, mark(device)]
 
-    def parts() -> list[torch.cuda.Event]:
-        marks = [mark()]
+    def parts() -> list[Moment]:
+        marks = [mark(device)]
         y = forward()
-        marks.append(mark())
+        marks.append(mark(device))
         with later.putting_off() as products:
             y.backward(gradient)
-        marks.append(mark())
+        marks.append(mark(device))
         products.compute()
-        return [*marks, mark()]
+        return [*marks, mark(device)]
 
-    forward_s, backward_s = medians(whole)
+    forward_s, backward_s = medians(whole, device)
     if split:
-        _, input_s, weight_s = medians(parts)
+        _, input_s, weight_s = medians(parts, device)
     else:
         input_s = weight_s = backward_s / 2
     for parameter in stage.parameters():
@@ -94,17 +96,40 @@ def inputs_of(stage: Any, microbatch: MicroBatch, last: bool) -> tuple[Tensor, T
     return inputs, None if last else torch.randn(shape, **like)
 
 
-def mark() -> torch.cuda.Event:
-    """Put an event on the stream that computes."""
+class Now:
+    """A moment of the processor's clock, read as an event of a GPU is."""
+
+    def __init__(self) -> None:
+        self.moment_s = time.monotonic()
+
+    def elapsed_time(self, later: "Now") -> float:
+        """Milliseconds to a later moment."""
+        return (later.moment_s - self.moment_s) * 1e3
+
+
+Moment = Any
+"""An event of a GPU, or `Now`."""
+
+
+def mark(device: torch.device) -> Moment:
+    """Note a moment: on a GPU when what is queued so far is done."""
+    if device.type != "cuda":
+        return Now()
     event = torch.cuda.Event(enable_timing=True)
-    event.record()
+    event.record(torch.cuda.current_stream(device))
     return event
 
 
-def medians(run: Callable[[], Sequence[torch.cuda.Event]]) -> list[float]:
-    """Median seconds between neighbouring events of several runs, all queued before they are read."""
+def settle(device: torch.device) -> None:
+    """Wait until a GPU is done with what is queued."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def medians(run: Callable[[], Sequence[Moment]], device: torch.device) -> list[float]:
+    """Median seconds between neighbouring moments of several runs, all queued before they are read."""
     marks = [run() for _ in range(WARM + TIMES)][WARM:]
-    torch.cuda.synchronize()
+    settle(device)
     spans = [[a.elapsed_time(b) / 1e3 for a, b in zip(one, one[1:], strict=False)] for one in marks]
     return [statistics.median(column) for column in zip(*spans, strict=True)]
 
@@ -124,15 +149,15 @@ def message_s(place: Place, room: Tensor, there: Any, back: Any) -> float:
     found = torch.zeros(1, dtype=torch.float64, device=place.device)
     if place.rank < 2:
         calls = (dist.irecv, dist.isend) if place.rank else (dist.isend, dist.irecv)
-        begin = mark()
+        begin = mark(place.device)
         for turn in range(WARM + ROUNDS):
             if turn == WARM:
-                begin = mark()
+                begin = mark(place.device)
             for call, group in zip(calls, (there, back), strict=True):
                 work: Any = call(room, None, group, 0, 1 - place.rank)
                 work.wait()
-        end = mark()
-        torch.cuda.synchronize()
+        end = mark(place.device)
+        settle(place.device)
         if place.rank == 0:
             found += begin.elapsed_time(end) / 1e3 / (2 * ROUNDS)
     dist.all_reduce(found, group=place.group)
