@@ -19,12 +19,15 @@ from playbook.program.simulation import Simulation
 from playbook.runtime.part import MicroBatch
 from playbook.runtime.pipeline_executor import COMPUTE
 from playbook.runtime.pipeline_routes import blocks_of
-from playbook.runtime.pipeline_timeline import LEAVING, Report, Timeline, no_report, size_of
+from playbook.runtime.pipeline_timeline import MESSAGES, Report, Timeline, no_report, size_of
 from playbook.spec import Model
 
 HANDLING_S = 0.001
 """What handing a message over may cost without counting: on a GPU that happens beside compute. What lasts
 longer shows as a later start."""
+
+LONGEST_WATCH_S = 0.002
+"""Longest that a rank watches the clock for the end of a sleep, however long the machine oversleeps."""
 
 STAMP_BYTES = 8
 
@@ -134,7 +137,7 @@ class Emulation(Timeline):
         yield
         if kind == "wait" and message is not None:
             self._await(action, message)
-        elif kind in LEAVING:
+        elif kind in MESSAGES:
             self.note(kind, action, begin_s, time.monotonic() - begin_s, size_of(message))
         elif kind in COMPUTE:
             self._act(kind, action, begin_s)
@@ -176,7 +179,9 @@ class Emulation(Timeline):
             self.note(done, name, start_s, self._free_s - start_s, 0)
 
     def _sleep_until(self, moment_s: float) -> None:
-        time.sleep(max(0.0, moment_s - time.monotonic() - self.oversleep_s))
+        time.sleep(max(0.0, moment_s - time.monotonic() - min(self.oversleep_s, LONGEST_WATCH_S)))
+        while time.monotonic() < moment_s:  # woken sooner than feared; a run is never faster than its plan
+            time.sleep(0)
 
 
 def stamp(message: Tensor, moment_s: float) -> None:
