@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import playbook as pb
 from benchmarks.figure import Figure, sample
+from playbook.predict.pipeline import pipeline_timeline
 from playbook.predict.stages import rank_memories
 
 
@@ -15,9 +16,9 @@ def one_rank(model: str, microbatches: int) -> pb.Scenario:
     return pb.Scenario(pb.model(model), workload, pb.Layout(dp=8, zero=3), framework="transformers")
 
 
-def pipeline(model: str, stages: int, microbatches: int) -> pb.Scenario:
-    """Every rank of an interleaved pipeline with two chunks a rank."""
-    layout = pb.Layout(pp=stages, schedule="interleaved-1f1b", chunks=2)
+def pipeline(model: str, stages: int, microbatches: int, schedule: str = "interleaved-1f1b") -> pb.Scenario:
+    """Every rank of a pipeline with two chunks a rank."""
+    layout = pb.Layout(pp=stages, schedule=schedule, chunks=2)
     return pb.Scenario(pb.model(model), pb.Workload(sequence=4096, global_batch=microbatches), layout)
 
 
@@ -37,5 +38,15 @@ def measure(tiny: bool = False) -> list[Figure]:
             what=f"all ranks of {model}, p = {stages}, m = {4 * microbatches}, v = 2, with memory",
             seconds=sample(lambda: [memory.peak_bytes for memory in rank_memories(every)], times),
             budget_s=0.02,
+        ),
+        *(
+            Figure(
+                what=f"the same under {name}, each action timed and its bytes on the clock",
+                seconds=sample(
+                    lambda s=pipeline(model, stages, 4 * microbatches, name): pipeline_timeline(s), times
+                ),
+                budget_s=0.02,
+            )
+            for name in ("interleaved-1f1b", "zbv")
         ),
     ]

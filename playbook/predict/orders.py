@@ -23,7 +23,7 @@ def pipeline(s: Scenario) -> Schedule:
     if made.depth != layout.stages:
         raise ValueError(
             f"schedule={layout.schedule} passes {made.depth} stages but pp={layout.pp} x chunks="
-            f"{layout.chunks} = {layout.stages}; use chunks={made.depth // layout.pp}"
+            f"{layout.chunks} = {layout.stages}; give every rank {layout.chunks} of them"
         )
     return made
 
@@ -61,7 +61,7 @@ def routes(s: Scenario) -> tuple[tuple[int, ...], int]:
     """Rank of each stage of the schedule, and the directions in which micro-batches pass."""
     layout = s.layout
     if layout.schedule.endswith(".csv"):
-        made = pipeline(s)
+        made = schedule(layout.schedule)
         return made.placement, made.chains
     plan = find_plan(layout.schedule)
     return plan.placement(layout.pp, layout.chunks or plan.default_chunks), plan.chains

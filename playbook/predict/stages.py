@@ -18,7 +18,7 @@ from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
 from playbook.program.schedule import Schedule
 from playbook.program.step import Program
-from playbook.program.summary import RankMemory, rank_memory
+from playbook.program.summary import RankMemory, Summaries, rank_memory
 from playbook.spec import Scenario
 from playbook.strategies import plans
 from playbook.strategies.pp.plan import (
@@ -148,7 +148,8 @@ def lay_distinct(s: Scenario, ctx: Context, slots: Iterable[int]) -> dict[int, S
     found, last = {}, s.layout.stages - 1
     for slot in slots:
         stage = slot % s.layout.stages
-        key = (stage == 0, stage == last, s.stage_layers[stage], slot < s.layout.pp, *near(s, slot))
+        first_chunk = slot < s.layout.pp and ctx.policy.workspace_bytes > 0
+        key = (stage == 0, stage == last, s.stage_layers[stage], first_chunk, *near(s, slot))
         if key not in laid:
             laid[key] = lay(s, slot, ctx)
         found[slot] = laid[key]
@@ -166,13 +167,24 @@ def program_of(s: Scenario, rank: int = 0) -> Program:
     )
 
 
-def rank_memories(s: Scenario, made: Schedule | None = None) -> list[RankMemory]:
-    """Memory of the first rank of every pipeline rank, action by action; equal stages are laid once."""
+def rank_memories(
+    s: Scenario, made: Schedule | None = None, stages: dict[int, Stage] | None = None
+) -> list[RankMemory]:
+    """Memory of the first rank of every pipeline rank, action by action; equal stages are laid once.
+
+    Parameters
+    ----------
+    s
+        The scenario.
+    made, stages
+        Its schedule and all its stages, if they are there already.
+    """
     made = made or pipeline(s)
-    orders = [columns_of(s, pp_rank, made) for pp_rank in range(s.layout.pp)]
-    slots = sorted({slot for order in orders for slot in np.unique(order.stage).tolist()})
-    stages, known = lay_distinct(s, context(s), slots), {}
-    return [
-        rank_memory({slot: stages[slot] for slot in np.unique(order.stage).tolist()}, order, known)
-        for order in orders
-    ]
+    stages = stages or lay_distinct(s, context(s), range(len(made.placement)))
+    known: Summaries = {}
+    found = []
+    for pp_rank in range(s.layout.pp):
+        order = columns_of(s, pp_rank, made)
+        mine = {slot: stages[slot] for slot in np.unique(order.stage).tolist()}
+        found.append(rank_memory(mine, order, known))
+    return found

@@ -1,21 +1,21 @@
 """Step time of a scenario: rows at assumed rates, stages along their schedule. A model, with a band, not a
 measurement."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from playbook.predict.orders import pipeline
 from playbook.predict.rates import MEMORY_EFFICIENCY, PRODUCT_EFFICIENCY, rates_of
-from playbook.predict.stages import context, lay, pipeline, program_of
+from playbook.predict.stage_seconds import StageSeconds, after_last, simulate_stages, stage_seconds
+from playbook.predict.stages import context, lay_distinct, program_of
 from playbook.predict.unbuilt import refuse_unbuilt
-from playbook.program.assemble import assemble
-from playbook.program.ids import PHASES
-from playbook.program.order import accumulate
 from playbook.program.rates import Rates
-from playbook.program.step import Program
+from playbook.program.schedule import Schedule
 from playbook.program.timeline import Timeline
+from playbook.schedules.packed import B, I, unpack
 from playbook.spec import Scenario
 from playbook.units import percent, seconds
 
@@ -73,7 +73,7 @@ def step_time(s: Scenario) -> StepTime:
     -----
     Prediction from data-sheet rates and the efficiencies of `rates`. With a pipeline each stage's
     forward and backward are timed alone and laid along the schedule: some per cent too long, since reductions
-    cross actions.
+    cross actions. An overlapped forward and backward cost their sum, since torch runs one after the other.
     """
     refuse_unbuilt(s)
     high, likely, low = (
@@ -112,37 +112,45 @@ def terms_of(
 
 
 def pipelined(s: Scenario, rates: Rates) -> tuple[float, list[dict[str, Any]]]:
-    """Lay the times of each stage's forward and backward along the schedule."""
-    stages = [one_microbatch(s, stage).timeline(rates) for stage in range(s.layout.stages)]
-    turns = [turn_of(timeline) for timeline in stages]
-    message = s.model.hidden * s.workload.sequence * s.workload.micro_batch * s.recipe.compute_bytes
-    found = pipeline(s).simulate(
-        forward=[forward for forward, _ in turns],
-        backward=[backward for _, backward in turns],
-        link=rates.links["pp"],
-        message_bytes=float(message),
-    )
-    after = max(timeline.seconds - sum(turn) for timeline, turn in zip(stages, turns, strict=True))
-    slowest = max(range(len(turns)), key=lambda stage: sum(turns[stage]))
-    span = sum(turns[slowest])
-    steps = stages[slowest].program.microbatch >= 0
-    idle = found.makespan - s.microbatches * span
-    return found.makespan + after, [
-        *terms_of(stages[slowest], steps, span, s.microbatches),
+    """Lay the times of each stage's forward and backward along the schedule; terms are the busiest rank's."""
+    made = pipeline(s)
+    stages = stage_seconds(s, rates, made, lay_distinct(s, context(s), range(len(made.placement))))
+    timed = simulate_stages(s, rates, made, stages)
+    rank = int(np.argmax(timed.work))
+    after, exposed = after_last(made, stages), timed.exposed_communication[rank]
+    sums: dict[str, dict[str, Any]] = {}
+    for row in rank_terms(made, stages, rank):
+        kept = sums.setdefault(row["term"], {"term": row["term"], "seconds": 0.0, "exposed_seconds": 0.0})
+        for field in ("seconds", "exposed_seconds"):
+            kept[field] += row[field]
+    messages = timed.messages
+    way = float(messages.way[timed.rank[messages.receiver] == rank].sum())
+    idle = timed.makespan - timed.work[rank] - exposed
+    return timed.makespan + after, [
+        *sums.values(),
+        {"term": "pp", "seconds": way, "exposed_seconds": exposed},
         {"term": "optimizer", "seconds": after, "exposed_seconds": after},
         {"term": "idle", "seconds": idle, "exposed_seconds": idle},
     ]
 
 
-def turn_of(timeline: Timeline) -> tuple[float, float]:
-    """Seconds of the forward and of the backward of one micro-batch."""
-    end, phase = timeline.start_s + timeline.duration_s, timeline.program.rows.phase
-    forward = float(end[phase == PHASES.index("F")].max())
-    return forward, float(end[timeline.program.microbatch >= 0].max()) - forward
+def rank_terms(made: Schedule, stages: tuple[StageSeconds, ...], rank: int) -> list[dict[str, Any]]:
+    """Terms of each of a rank's stages, for all its micro-batches with a whole or a split backward."""
+    stage, kind, _ = unpack(made.packed[rank])
+    found = []
+    for slot in np.unique(stage).tolist():
+        times = stages[slot]
+        fused, parted = (int(((stage == slot) & (kind == code)).sum()) for code in (B, I))
+        if fused and times.whole is not None:
+            found += turn_terms(times.whole, times.forward + times.backward, fused)
+        if parted and times.split is not None:
+            span = times.forward + times.backward_input + times.backward_weight
+            found += turn_terms(times.split, span, parted)
+    return found
 
 
-def one_microbatch(s: Scenario, stage: int) -> Program:
-    """A stage's forward and backward of one micro-batch."""
-    work = replace(s.workload, global_batch=s.layout.dp * s.workload.micro_batch)
-    one = replace(s, workload=work)
-    return assemble({stage: lay(one, stage, context(one))}, accumulate(1, stage), axes=dict(s.layout.axes))
+def turn_terms(timeline: Timeline, span: float, times: int) -> list[dict[str, Any]]:
+    """Terms of so many micro-batches of a stage, its messages and its optimizer step left out."""
+    axis = np.array([label.partition("@")[2] for label in timeline.program.ops])[timeline.program.rows.op]
+    mine = (timeline.program.microbatch >= 0) & (axis != "pp")
+    return [row for row in terms_of(timeline, mine, span, times) if row["term"] != "pp"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from playbook.program.block import Block, Tensor
 from playbook.program.op import At
-from playbook.program.order import ONLY, SEGMENTS, STATE, WHEN, Ints, Turn, runs_in_turn
+from playbook.program.order import EVERY, ONLY, SEGMENTS, STATE, WHEN, Ints, Turn, runs_in_turn
 from playbook.program.segment import Names, Rows, SegmentRows
 from playbook.program.split import Split, split_ends
 from playbook.tables import TERMS
@@ -110,6 +110,12 @@ class Stage:
         ends = split_ends(self.split, self.templates, self._spread, born, dead)
         names = ("birth_segment", "birth_row", "death_segment", "death_row")
         return replace(found, **dict(zip(names, ends, strict=True)))
+
+    @cached_property
+    def steady(self) -> bool:
+        """Whether every micro-batch has the same rows and tensors, the first and the last too."""
+        columns = [self._all.when, *(rows.when for rows in self.rows.values())]
+        return not any((when != EVERY).any() for when in columns)
 
     @cached_property
     def aligned(self) -> Tensors:

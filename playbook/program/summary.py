@@ -195,7 +195,7 @@ def run_summaries(
     parts = []
     for row in example.tolist():
         stage, segment = stages[int(columns.stage[row])], RUNS[columns.segment[row]]
-        turn = Turn(*turns[row].tolist())
+        turn = ONLY if stage.steady else Turn(*turns[row].tolist())
         key = (id(stage), segment, turn)
         if key not in known:
             known[key] = summarise(stage, segment, turn)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from playbook.program.order import WHEN, Run, accumulate, flags, runs_now
+from playbook.program.order import WHEN, Run, Turn, accumulate, flags, runs_in_turn, runs_now, turns
 
 
 def test_without_a_pipeline_forward_and_backward_alternate():
@@ -31,3 +31,17 @@ def test_the_first_and_last_run_of_each_segment_and_stage_are_told():
 def test_rows_run_in_the_micro_batches_they_are_for(first, last, expected):
     keep = runs_now(np.arange(len(WHEN)), first, last)
     assert {name for name, runs in zip(WHEN, keep, strict=True) if runs} == expected
+
+
+def test_w_and_b_count_together_and_so_do_i_and_b():
+    order = [Run("I", 0, 0), Run("B", 0, 1), Run("W", 0, 0)]
+    through, whole, late = turns(order)
+    assert (through.first_input, through.last_input) == (True, False)
+    assert whole == Turn(first=True, last=False, first_input=False, last_input=True)
+    assert (late.first, late.last) == (False, True)
+
+
+def test_rows_for_weights_follow_one_turn_and_all_others_the_other():
+    when = np.array([WHEN.index("first")] * 2)
+    turn = Turn(first=True, last=True, first_input=False, last_input=True)
+    assert runs_in_turn(when, np.array([True, False]), turn).tolist() == [True, False]

@@ -3,13 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from playbook.frameworks import policies
+from playbook.predict.orders import pipeline
 from playbook.predict.stages import context, lay, program_of, rank_memories
-from playbook.program.summary import Summary, of_events, summarise
+from playbook.program.assemble import assemble
+from playbook.program.order import Run
+from playbook.program.summary import Summary, of_events, rank_memory, summarise
 from playbook.spec import Layout, Scenario, Workload, cluster
+from playbook.spec.layout import SCHEDULES, V_SCHEDULES
 from tests import shapes
 
 SMALL = replace(shapes.SMALL, layers=6)
@@ -98,3 +102,51 @@ def test_uneven_stages_and_chunks_agree_too():
         for stage, memory in enumerate(rank_memories(s)):
             walk = program_of(s, shape.rank(pp=stage)).memory()
             assert (memory.peak_bytes, memory.terms) == (walk.peak_bytes, walk.terms)
+
+
+SEVERAL_CHUNKS = (*V_SCHEDULES, "interleaved-1f1b", "looped-bfs", "interleaved-zero-bubble")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from(SCHEDULES),
+    st.integers(2, 4),
+    st.integers(1, 9),
+    st.sampled_from(["none", "full"]),
+    st.sampled_from([{}, {"dp": 2}, {"dp": 2, "zero": 3}, {"tp": 2, "sequence_parallel": True}]),
+    st.data(),
+)
+def test_every_schedule_agrees_with_uneven_stages_too(schedule, pp, microbatches, recompute, more, data):
+    chunks = 2 if schedule in SEVERAL_CHUNKS else 1
+    uneven = data.draw(st.lists(st.integers(1, 3), min_size=pp * chunks, max_size=pp * chunks))
+    shape = Layout(pp=pp, chunks=chunks, schedule=schedule, stage_layers=tuple(uneven), **more)
+    work = Workload(sequence=32, global_batch=shape.dp * microbatches, recompute=recompute, recipe="fp32")
+    framework = data.draw(st.sampled_from(["textbook", "torch"]))
+    s = Scenario(replace(SMALL, layers=sum(uneven)), work, shape, cluster("1x32-h100"), framework=framework)
+    try:
+        pipeline(s)
+    except ValueError:
+        reject()
+    for rank, memory in enumerate(rank_memories(s)):
+        walk = program_of(s, shape.rank(pp=rank)).memory()
+        assert (memory.peak_bytes, memory.terms) == (walk.peak_bytes, walk.terms)
+        assert walk.left_after(len(walk.totals) - 1) == sum(walk.state.values())
+
+
+def test_a_b_between_i_and_w_may_be_the_first_of_one_and_not_of_the_other():
+    # Gradients of weights come with W and B, what passes on with I and B.
+    s = Scenario(
+        SMALL,
+        Workload(sequence=32, global_batch=6, recipe="fp32"),
+        Layout(pp=2, dp=2, zero=3, reshard=False),
+        cluster("laptop"),
+        framework="torch",
+    )
+    order = [
+        *(Run("F", 1, mb) for mb in range(3)),
+        *(Run("I", 1, 0), Run("B", 1, 1), Run("W", 1, 0), Run("I", 1, 2), Run("W", 1, 2)),
+    ]
+    stage = lay(s, 1, context(s))
+    walk = assemble({1: stage}, order).memory()
+    found = rank_memory({1: stage}, order)
+    assert (found.peak_bytes, found.terms) == (walk.peak_bytes, walk.terms)

@@ -1,0 +1,88 @@
+"""What PyTorch's own split backward keeps, against the real one on real tensors."""
+
+import weakref
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from playbook.models.transformer import Transformer  # noqa: E402
+from playbook.predict.stages import context, lay  # noqa: E402
+from playbook.program.summary import summarise  # noqa: E402
+from tests.shapes import SMALL, scenario_of  # noqa: E402
+
+DEEP = replace(SMALL, layers=6)
+SEQUENCE, HIDDEN, HEAD_DIM = 32, 64, 16
+
+
+class Alive(TorchDispatchMode):
+    """Counts the bytes of storages that operations made and that are still there."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in torch.utils._pytree.tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                self.note(tensor)
+        return result
+
+    def note(self, tensor):
+        storage = tensor.untyped_storage()
+        self.seen[storage._cdata] = (weakref.ref(storage), storage.nbytes())
+
+    @property
+    def bytes(self):
+        return sum(size for ref, size in self.seen.values() if ref() is not None)
+
+
+@pytest.fixture
+def measured():
+    """Bytes after F, after I, and after W of the middle one of three stages, weights left out."""
+    torch.manual_seed(0)
+    stage = Transformer(DEEP, layers=[2, 3])
+    weights = list(stage.parameters())
+    alive = Alive()
+    given = torch.randn(1, SEQUENCE, HIDDEN, requires_grad=True)
+    returned = torch.randn(1, SEQUENCE, HIDDEN)
+    for tensor in (given, returned):
+        alive.note(tensor)
+    own = {weight.untyped_storage()._cdata for weight in weights}
+    levels = []
+
+    def level():
+        for key in own:
+            alive.seen.pop(key, None)
+        levels.append(alive.bytes)
+
+    with alive:
+        outputs = (stage(given),)
+        level()
+        state = ([given], stage_backward_input(list(outputs), [returned], [given], iter(weights))[1], outputs)
+        level()
+        stage_backward_weight(iter(weights), state[1])
+        del state, outputs, given, returned, tensor
+        level()
+    return levels
+
+
+def test_as_much_is_alive_between_the_parts_as_in_pytorch(measured):
+    s = scenario_of("torch", DEEP, pp=3, schedule="zb-h1", recipe="fp32", kernels="cpu")
+    stage = lay(s, 1, context(s))
+    ahead, passing = (summarise(stage, letter).change.sum() for letter in "FI")
+    # The gradient of the output is there from the start here; each stage has rotary tables of its own.
+    tables = 2 * 4 * SEQUENCE * HEAD_DIM
+    given_back = 4 * SEQUENCE * HIDDEN
+    assert measured[0] == ahead + tables + given_back
+    assert measured[1] == ahead + passing + tables
+
+
+def test_after_w_only_gradients_of_weights_are_left(measured):
+    layer = 64 * 64 + 2 * 64 * 32 + 64 * 64 + 3 * 64 * 96 + 2 * 64
+    assert measured[2] == 4 * 2 * layer
