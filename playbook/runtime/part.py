@@ -104,7 +104,7 @@ class Watch:
         """Enclose what a pipeline rank does for an action (its id).
 
         Kinds are forward, backward, backward_input and backward_weight; wait, for a message; send, and
-        receive where one is posted only; drain, until one has left.
+        receive where one is posted only; drain, until one has left; collective, a sum over ranks.
         """
         return nullcontext()
 

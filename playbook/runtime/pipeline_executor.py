@@ -84,14 +84,22 @@ class Wire:
         """Tell whether the loss is behind a stage."""
         return stage in self.schedule.last_stages
 
-    def copies(self) -> Iterator[Tensor]:
-        """Yield the gradients of stages that the partner rank holds too, in an order that both share."""
+    def copies(self, watch: Watch) -> Iterator[Tensor]:
+        """Yield each stage's gradients, in one tensor, for a sum with those of the partner rank's copy.
+
+        Both ranks take the stages in the same order; the sum goes back to where the gradients are.
+        """
         if self.partners is None:
             return
         for stage in sorted(self.stages, key=lambda stage: self.schedule.model_stage(int(stage))):
-            for parameter in self.stages[stage].parameters():
-                assert parameter.grad is not None
-                yield parameter.grad
+            gradients = [parameter.grad for parameter in self.stages[stage].parameters()]
+            flat = torch.cat([gradient.flatten() for gradient in gradients if gradient is not None])
+            with watch.during("collective", f"m-1/O/stage{stage}", flat):
+                yield flat
+            sizes = [parameter.numel() for parameter in self.stages[stage].parameters()]
+            for gradient, total in zip(gradients, flat.split(sizes), strict=True):
+                assert gradient is not None
+                gradient.copy_(total.view_as(gradient))
 
     def close(self) -> None:
         """Leave the groups that were made for this wire, when no rank has messages under way any more."""

@@ -17,7 +17,8 @@ BEGINS, ENDS = "forward", ("backward", "backward_weight")
 """A micro-batch is alive on a stage from the start of its forward to the end of its last backward."""
 DRAIN = "drain"
 """Waiting until a message has left, which the library does here and there."""
-LEAVING = ("send", DRAIN)
+MESSAGES = {"send": "/send@pp#0", DRAIN: "/send@pp#0", "collective": "/all_reduce@pp#0"}
+"""What the id of a row has behind its action's."""
 
 
 def no_report(_row: dict[str, Any]) -> None:
@@ -126,7 +127,7 @@ def make_row(kind: str, action: str, start_s: float, duration_s: float, size_byt
     """
     made = parse(action)
     return {
-        "op": f"{action}/send@pp#0" if kind in LEAVING else action,
+        "op": action + MESSAGES.get(kind, ""),
         "lane": "compute" if kind in COMPUTE else "communication",
         "kind": "wait" if kind == DRAIN else kind,
         "label": f"{made.owner.removeprefix('stage')}{made.phase}{made.microbatch}",

@@ -11,13 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
-from playbook.program.traffic import WIRE
+from playbook.program.traffic import WIRE, group_size
 from playbook.runtime.collective_calls import Axes, axis_names, read_call, tensors_of
 from playbook.runtime.part import Watch
 from playbook.runtime.record import Record
 from playbook.runtime.torch_private import DispatchMode, is_wrapper_type
-
-POINT_TO_POINT = ("send", "receive")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +77,13 @@ class TrafficCounter(DispatchMode, Watch):
         result = func(*args, **(kwargs or {}))
         call = read_call(func._schema.name, args, result, self._axes)
         if call is not None:
-            action = self._action(call.op, args)
+            action = self._action(args)
             self._note(action, call.op, call.axis or "", call.payload_bytes)
         return result
 
-    def _action(self, op: str, args: tuple) -> str:
-        if op not in POINT_TO_POINT:
-            return ""
-        tensor = next(tensors_of(args[0]))
-        return self._tags.get(tensor.data_ptr(), "")
+    def _action(self, args: tuple) -> str:
+        tensor = next(tensors_of(args[0]), None)
+        return "" if tensor is None else self._tags.get(tensor.data_ptr(), "")
 
     def _note(self, action: str, op: str, axis: str, payload_bytes: int) -> None:
         stem = f"{action}/{op}@{axis}" if action else ""
@@ -113,7 +109,9 @@ def calls_of(record: Record) -> list[Call]:
 
 def wire_bytes(call: Call, ranks: int) -> float:
     """Bytes that a rank sends for one call in a ring of `ranks`."""
-    return WIRE[call.collective](ranks) * call.payload_bytes
+    return (
+        WIRE[call.collective](group_size(call.collective, call.axis, {call.axis: ranks})) * call.payload_bytes
+    )
 
 
 def traffic_rows(calls: Iterable[Call], ranks: int, *, step: int, source: str) -> list[dict[str, Any]]:

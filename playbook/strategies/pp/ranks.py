@@ -91,8 +91,8 @@ def by_hand(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
                     letters[way.tag] = tensor, None
         for work in sending:
             work.wait()
-        for gradient in wire.copies():
-            dist.all_reduce(gradient, group=wire.partners)
+        for gradients in wire.copies(watch):  # of stages that two ranks hold
+            dist.all_reduce(gradients, group=wire.partners)
         return torch.stack(losses).sum().detach() if losses else None
 
     return Part(module=stages, run=run, close=wire.close, name_of=without_stage, by_action=True)
