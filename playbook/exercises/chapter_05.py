@@ -5,7 +5,7 @@ from playbook.program.schedule import schedule
 from playbook.program.simulation import Simulation
 from playbook.spec import Layout, Scenario, Workload, model
 from playbook.spec.rules import divisors
-from playbook.units import percent, significant
+from playbook.units import percent, significant, thousands
 
 SHARE = 20
 """Exercise 05.1 allows one part in so many to be idle."""
@@ -198,7 +198,7 @@ EXERCISES = (
         id="05.4",
         example=example,
         question=lambda s: (
-            f"{s.model.name}, {s.model.layers} layers of {s.model.layer_parameters} weights cut in "
+            f"{s.model.name}, {s.model.layers} layers of {thousands(s.model.layer_parameters)} weights in "
             f"{len(s.stage_layers)} stages of {', '.join(map(str, s.stage_layers))}; the last also has the "
             f"head, {s.model.vocabulary} x {s.model.hidden}. Time goes by weights, the embedding costs none. "
             f"How long does the slowest stage take, in mean stages?"
