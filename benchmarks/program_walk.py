@@ -22,6 +22,18 @@ def pipeline(model: str, stages: int, microbatches: int, schedule: str = "interl
     return pb.Scenario(pb.model(model), pb.Workload(sequence=4096, global_batch=microbatches), layout)
 
 
+CLOCKED = ("interleaved-1f1b", "zbv")
+
+
+def clocked(name: str, s: pb.Scenario, times: int) -> Figure:
+    """Time every action of a pipeline too, and lay each rank's bytes on the clock."""
+    return Figure(
+        what=f"the same under {name}, each action timed and its bytes on the clock",
+        seconds=sample(lambda: pipeline_timeline(s), times),
+        budget_s=0.02,
+    )
+
+
 def measure(tiny: bool = False) -> list[Figure]:
     """Measure both at the sizes of the budgets; a small model if `tiny`."""
     model, microbatches, stages = ("toy-15m", 2, 3) if tiny else ("llama-3.1-70b", 16, 8)
@@ -39,14 +51,5 @@ def measure(tiny: bool = False) -> list[Figure]:
             seconds=sample(lambda: [memory.peak_bytes for memory in rank_memories(every)], times),
             budget_s=0.02,
         ),
-        *(
-            Figure(
-                what=f"the same under {name}, each action timed and its bytes on the clock",
-                seconds=sample(
-                    lambda s=pipeline(model, stages, 4 * microbatches, name): pipeline_timeline(s), times
-                ),
-                budget_s=0.02,
-            )
-            for name in ("interleaved-1f1b", "zbv")
-        ),
+        *(clocked(name, pipeline(model, stages, 4 * microbatches, name), times) for name in CLOCKED),
     ]
