@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from playbook.models.transformer import Transformer  # noqa: E402
+from playbook.models.transformer import Transformer, loss_of  # noqa: E402
 from playbook.predict.stages import context, lay  # noqa: E402
 from playbook.program.summary import summarise  # noqa: E402
 from tests.shapes import SMALL, scenario_of  # noqa: E402
@@ -86,3 +86,23 @@ def test_as_much_is_alive_between_the_parts_as_in_pytorch(measured):
 def test_after_w_only_gradients_of_weights_are_left(measured):
     layer = 64 * 64 + 2 * 64 * 32 + 64 * 64 + 3 * 64 * 96 + 2 * 64
     assert measured[2] == 4 * 2 * layer
+
+
+def test_what_the_loss_saved_goes_with_i():
+    torch.manual_seed(0)
+    stage = Transformer(DEEP, layers=[4, 5])
+    weights = list(stage.parameters())
+    given, labels = torch.randn(1, SEQUENCE, HIDDEN, requires_grad=True), torch.zeros(1, SEQUENCE).long()
+    alive = Alive()
+    alive.note(given)
+    with alive:
+        loss = loss_of(stage(given), labels)
+        groups = stage_backward_input([loss], None, [given], iter(weights))[1]
+    assert groups
+    for held in (*weights, labels):
+        alive.seen.pop(held.untyped_storage()._cdata, None)
+    s = scenario_of("torch", DEEP, pp=3, schedule="zb-h1", recipe="fp32", kernels="cpu")
+    last = lay(s, 2, context(s))
+    kept = sum(summarise(last, letter).change.sum() for letter in "FI")
+    # Beside the rotary tables a few single numbers are alive.
+    assert alive.bytes == pytest.approx(kept + 2 * 4 * SEQUENCE * HEAD_DIM, abs=16)
