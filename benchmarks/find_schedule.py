@@ -34,7 +34,7 @@ def row(found: FoundSchedule, name: str, seconds: float) -> dict[str, Any]:
         "case": name,
         "copies": found.setting.copies,
         "best_known": known.name if known else None,
-        "best_known_makespan": known.makespan if known else None,
+        "best_known_makespan": round(known.makespan, 6) if known else None,
         "found_makespan": round(found.makespan, 6),
         "lower_bound": round(found.lower_bound, 6),
         "gap": round(found.gap, 6),

@@ -98,8 +98,8 @@ class MicrobatchChoice:
         best, bubble, kernels = self.best, self.smallest_bubble, self.fastest_kernels
         return (
             f"MicrobatchChoice({self.global_batch} sequences on {self.stages} ranks: {best.schedule} with "
-            f"m = {best.microbatches} micro-batches of {best.micro_batch} is fastest, {seconds(best.step_s)} a "
-            f"step, {significant(best.sequences_per_s)} sequences/s ({_trade(best)}); smallest bubble: "
+            f"m = {best.microbatches} micro-batches of {best.micro_batch} is fastest, {seconds(best.step_s)} "
+            f"a step, {significant(best.sequences_per_s)} sequences/s ({_trade(best)}); smallest bubble: "
             f"m = {bubble.microbatches} ({_trade(bubble)}); fastest kernels: m = {kernels.microbatches} "
             f"({_trade(kernels)}); simulated from times {self.times.source})"
         )

@@ -15,10 +15,10 @@ from playbook.planner.placed import Orders, Placed, placements
 from playbook.planner.setting import COPIES, Cost, Setting
 from playbook.planner.timing import CLOSE, peaks, time_orders
 
-VISITS = 800_000
-"""Tasks timed in one local search; orders of a thousand tasks are tried a thousand times."""
+VISITS = 1_500_000
+"""Tasks timed in one local search: so many orders are tried as this is over the tasks of one."""
 
-MOST_STEPS = 8_000
+MOST_STEPS = 15_000
 LISTED_TASKS = 30_000
 """Tasks laid by list scheduling on one placement: the number of rules tried is this over the order's size."""
 
@@ -166,7 +166,7 @@ def _search(placed: Placed, bound: float, known: Sequence[Tried], effort: float,
     starts = _starts(placed, known, effort)
     best = starts[0]
     size = sum(map(len, best[1]))
-    steps = min(MOST_STEPS, int(VISITS * effort / size))
+    steps = int(effort * min(MOST_STEPS, VISITS / size))
     for _, orders in starts[:STARTS]:
         if best[0] <= bound + CLOSE:
             break
