@@ -35,7 +35,7 @@ def pipeline_picture(
     """
     measured = measured or {}
     first = orders[0]
-    limit, scale = limit_of(first, setting), time_scale(orders)
+    limit, scale, costs = limit_of(first, setting), time_scale(orders), setting.costs
     said = forward_headline(first, setting) if first.forward else headline(orders, measured, limit.most)
     return {
         "shown": "forward" if first.forward else "step",
@@ -46,11 +46,11 @@ def pipeline_picture(
         "units": {"time": _time_unit(first, scale), "hold": limit.unit},
         "work": first.timed.ideal / scale,
         "work_words": _work_words(first, scale),
-        "costs": [setting.costs.forward, setting.costs.backward_input, setting.costs.backward_weight],
+        "costs": [costs.forward, costs.backward_input, costs.backward_weight, costs.again],
         "cap": {"value": limit.value, "words": limit.words} if limit.most else {},
         "gain": gain_picture(orders, setting),
         "table": forward_table(first, setting) if first.forward else table_rows(orders, measured),
-        "foot": foot(first),
+        "foot": foot(first, costs.recompute),
     }
 
 
@@ -61,16 +61,15 @@ def kick(one: TimedOrder) -> str:
     return f"{model}{counted(order.stages, 'stage')} · {micro_batches(order.microbatches)} · one clock"
 
 
-def foot(one: TimedOrder) -> str:
+def foot(one: TimedOrder, recompute: bool = False) -> str:
     """What the words of a picture mean."""
     if one.forward:
         return "a slot = forward of one micro-batch on one rank · idle = slots with nothing to do"
-    held = (
-        "GB as the allocator hands out"
-        if one.model is not None
-        else "A = activations of one micro-batch on one rank"
-    )
-    return f"idle = makespan − work of a rank · {held}"
+    if one.model is not None:
+        return "idle = makespan − work of a rank · GB as the allocator hands out, weights and state included"
+    if recompute:
+        return "A = inputs kept of one micro-batch on one rank; its own backward makes the rest again"
+    return "idle = makespan − work of a rank · A = activations of one micro-batch on one rank"
 
 
 def time_scale(orders: Sequence[TimedOrder]) -> float:

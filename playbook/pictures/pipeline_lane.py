@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ def lane(one: TimedOrder, setting: Setting, limit: Limit, scale: float) -> dict[
         "name": order.name,
         "title": "Forward pass" if one.forward else one.title,
         "note": _note(one),
-        "remark": " ".join(part for part in (formula.get("remark", ""), _placement(one)) if part),
+        "remark": _remark(one, formula),
         "formula": formula,
         "chunks": order.chunks,
         "depth": order.depth,
@@ -102,6 +102,16 @@ def _placement(one: TimedOrder) -> str:
     loss = {order.placement[stage] for stage in order.last_stages}
     said = sorted({0, *loss, ranks - 1})
     return f"{'; '.join(words[rank] for rank in said).capitalize()}."
+
+
+def _remark(one: TimedOrder, formula: Mapping[str, Any]) -> str:
+    """Where the formula fails, who holds what, what comes after."""
+    return " ".join(part for part in (formula.get("remark", ""), _placement(one), _after(one)) if part)
+
+
+def _after(one: TimedOrder) -> str:
+    """What a model's step does after the last action."""
+    return "" if one.model is None else f"Then the optimizer: {one.bare(one.model.after_s)}."
 
 
 def waits_of(one: TimedOrder, scale: float) -> bytes:

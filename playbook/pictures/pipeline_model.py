@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from playbook.pictures.pipeline_orders import TimedOrder, check_count, takes_chunks, title_of
 from playbook.pictures.pipeline_setting import Setting
 from playbook.pictures.words import counted
+from playbook.planner import cut_stages
+from playbook.predict.pipeline import pipeline_timeline
+from playbook.program.simulation import Simulation
 from playbook.schedules import find_plan
 from playbook.spec import Layout, Model, Scenario, Workload, model
 from playbook.spec.cluster import smallest_cluster
@@ -29,8 +32,8 @@ MODELS = {
 }
 """Models that can be chosen; 70B has eight tensor-parallel ranks a stage, as on one node."""
 
-CUTS = ("equal", "balanced")
-"""Cuts of a model's layers."""
+CUTS = {"equal": "equal layers", "balanced": "balanced by time"}
+"""Cuts of a model's layers, and how they read."""
 
 
 @lru_cache(maxsize=8)
@@ -60,20 +63,16 @@ def model_order(name: str, schedule: str, setting: Setting, gpu: str, balanced: 
     ValueError
         For a size that model or schedule refuses.
     """
-    try:
-        from playbook.predict.pipeline import pipeline_timeline
-    except ImportError:
-        raise ValueError("a model's seconds are not predicted yet; choose units") from None
     scenario = scenario_of(name, schedule, setting, gpu, balanced)
     found = pipeline_timeline(scenario)
-    size = scenario.workload.sequence * scenario.workload.micro_batch * scenario.model.hidden
     return TimedOrder(
         order=found.order,
         timed=found.timed,
         model=found,
         model_words=model_words(name),
         gpu_words=gpu.upper(),
-        message_bytes=size * scenario.recipe.compute_bytes,
+        message_bytes=float(found.message_bytes.max()),
+        hop=_hop(found.timed),
     )
 
 
@@ -93,7 +92,11 @@ def scenario_of(name: str, schedule: str, setting: Setting, gpu: str, balanced: 
     reason = plan.refuse(p, setting.microbatches, chunks)
     if reason:
         raise ValueError(reason)
-    return Scenario(
+    if spec.layers < p * chunks:
+        raise ValueError(
+            f"{name} has {spec.layers} layers for {p * chunks} stages; use fewer ranks or chunks"
+        )
+    made = Scenario(
         spec,
         Workload(
             sequence=sized.sequence,
@@ -105,30 +108,29 @@ def scenario_of(name: str, schedule: str, setting: Setting, gpu: str, balanced: 
             tp=sized.tp,
             schedule=schedule,
             chunks=chunks,
-            stage_layers=stage_layers(spec, p * chunks, balanced),
+            stage_layers=equal_layers(spec.layers, p * chunks),
         ),
         smallest_cluster(p * sized.tp, gpu),
     )
+    return _balanced(made) if balanced else made
 
 
-def stage_layers(spec: Model, stages: int, balanced: bool) -> tuple[int, ...] | None:
-    """Layers of each stage; None where they share equally.
+@lru_cache(maxsize=32)
+def _balanced(scenario: Scenario) -> Scenario:
+    """The same with the layers shared out so that the slowest stage is as fast as can be."""
+    layers = cut_stages(scenario).stage_layers
+    return replace(scenario, layout=replace(scenario.layout, stage_layers=layers))
 
-    Raises
-    ------
-    ValueError
-        If there are fewer layers than stages.
-    """
-    if spec.layers < stages:
-        raise ValueError(
-            f"{spec.name} has {spec.layers} layers for {stages} stages; use fewer ranks or chunks"
-        )
-    if balanced:
-        raise ValueError("layers are not balanced yet; use cut=equal")
-    if spec.layers % stages == 0:
-        return None
-    low, more = divmod(spec.layers, stages)
+
+def equal_layers(layers: int, stages: int) -> tuple[int, ...]:
+    """As many layers on each stage; the first ones have one more where it does not divide."""
+    low, more = divmod(layers, stages)
     return tuple(low + (stage < more) for stage in range(stages))
+
+
+def _hop(timed: Simulation) -> float:
+    """Seconds of a message on its way: the most that any action waited for one under way."""
+    return float(timed.in_flight.max(initial=0.0))
 
 
 def model_words(name: str) -> str:

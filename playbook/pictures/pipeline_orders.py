@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +45,7 @@ def title_of(name: str) -> str:
     return TITLES.get(name, name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: peaks are read off once
 class TimedOrder:
     """A schedule and its simulation, on the clock that all schedules of a picture share."""
 
@@ -72,7 +72,7 @@ class TimedOrder:
         """Name as papers write it."""
         return title_of(self.order.name)
 
-    @property
+    @cached_property
     def peaks(self) -> tuple[float, ...]:
         """Per rank, the most it holds: bytes of a model; else activations, in those of one micro-batch's
         whole share (A)."""

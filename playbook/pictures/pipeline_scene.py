@@ -11,8 +11,15 @@ from playbook.pictures.pipeline_emulation import unit_seconds
 from playbook.pictures.pipeline_files import chrome_trace, times_csv
 from playbook.pictures.pipeline_forward import forward_orders
 from playbook.pictures.pipeline_limit import limit_of
-from playbook.pictures.pipeline_model import model_order, model_orders
-from playbook.pictures.pipeline_orders import TimedOrder, find_order, takes_chunks, timed_order, timed_orders
+from playbook.pictures.pipeline_model import CUTS, model_order, model_orders
+from playbook.pictures.pipeline_orders import (
+    TITLES,
+    TimedOrder,
+    find_order,
+    takes_chunks,
+    timed_order,
+    timed_orders,
+)
 from playbook.pictures.pipeline_scatter import Field, field_of, scatter_headline, scatter_picture
 from playbook.pictures.pipeline_setting import Costs, Cut, Setting, parse_straggler
 from playbook.pictures.pipeline_table import table_rows
@@ -56,7 +63,7 @@ class Asked:
             if values[name] < 1:
                 raise ValueError(f"{name}={values[name]}; use 1 or more")
         units = model == "units"
-        if not units and cut not in ("equal", "balanced"):
+        if not units and cut not in CUTS:
             raise ValueError(
                 f"cut={cut!r}: the stages of a model cost what its layers do; use equal or balanced"
             )
@@ -104,6 +111,9 @@ class Asked:
             hidden["gpu"] = None
         else:
             hidden |= dict.fromkeys((*OF_UNITS, "stage_costs"))
+            hidden["cut"] = [[name, words] for name, words in CUTS.items()]
+        if own:
+            hidden["schedules"] = [*map(list, TITLES.items()), *([name, name] for name in own)]
         if self.cut != "own":
             hidden["stage_costs"] = None
         if self.shown == "forward":
@@ -172,7 +182,7 @@ class Scene:
             "unit": unit_words(self.orders),
             "cap": {"value": limit.value, "words": limit.words} if limit.most else {},
             "table": table_rows(self.orders, measured),
-            "foot": foot(self.orders[0]),
+            "foot": foot(self.orders[0], self.asked.setting.costs.recompute),
         }
 
     def files(self, form: str) -> list[tuple[str, bytes]]:

@@ -31,14 +31,19 @@ def headline(
     runs = ((one, measured[one.order.name].makespan) for one in orders if one.order.name in measured)
     ran = [(one, end) for one, end in runs if end is not None]
     if ran:
-        ends = " and ".join(one.bare(end) for one, end in ran)
-        unit = "" if ran[0][0].model is not None else " units"
-        gaps = " and ".join(difference(end, one.timed.makespan) for one, end in ran)
-        return [finding, f"On real ranks: {ends}{unit}, {gaps}."]
+        return [finding, _on_ranks(ran)]
     over = [one for one in orders if cap and max(one.peaks) > cap]
     if over:
         return [over_words(orders, over, cap), finding]
     return [finding, rest]
+
+
+def _on_ranks(ran: Sequence[tuple[TimedOrder, float]]) -> str:
+    """Measured ends, and how far they lie from the predicted ones."""
+    ends = " → ".join(one.bare(end) for one, end in ran)
+    unit = "" if ran[0][0].model is not None else " units"
+    gaps = ", ".join(difference(end, one.timed.makespan) for one, end in ran)
+    return f"On real ranks: {ends}{unit}, {gaps}."
 
 
 def over_words(orders: Sequence[TimedOrder], over: Sequence[TimedOrder], cap: float) -> str:

@@ -8,10 +8,7 @@ from typing import Any
 from playbook.units import THIN, gb, percent, significant, size, thousands
 
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
-NUMBERS = (
-    *("no", "one", "two", "three", "four", "five", "six"),
-    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
-)
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 EQUAL = 5e-4
 """Relative difference below which two numbers are called equal."""
 

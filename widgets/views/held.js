@@ -17,7 +17,7 @@ export function memory(ctx, lanes, r, y, size, X, c, { top, cap, over = [] }) {
   ctx.strokeStyle = c.memory;
   ctx.lineWidth = 1.2;
   ctx.stroke(shape);
-  shape.lineTo(X(lanes.makespan), base);
+  shape.lineTo(X(Math.max(lanes.makespan, live(lanes, r)[0].at(-1))), base);
   shape.closePath();
   ctx.fillStyle = c.memoryTint;
   ctx.fill(shape);

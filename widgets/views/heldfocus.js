@@ -6,11 +6,14 @@ import { line, path, svg, text, ticks } from './svg.js';
 
 const TOP = 20, HEIGHT = 110;
 
+// A model's memory goes on through the optimizer step, after the last action.
+const endOf = (lanes, rank) => Math.max(lanes.makespan, live(lanes, rank)[0].at(-1));
+
 function outline(lanes, rank, X, y) {
   const [times, levels] = live(lanes, rank);
   let d = `M${X(0).toFixed(1)} ${y(0).toFixed(1)}`;
   times.forEach((time, i) => { d += `L${X(time).toFixed(1)} ${y(i ? levels[i - 1] : 0).toFixed(1)}L${X(time).toFixed(1)} ${y(levels[i]).toFixed(1)}`; });
-  return `${d}L${X(lanes.makespan).toFixed(1)} ${y(levels.at(-1) ?? 0).toFixed(1)}`;
+  return `${d}L${X(endOf(lanes, rank)).toFixed(1)} ${y(levels.at(-1) ?? 0).toFixed(1)}`;
 }
 
 // `all`: [{ lanes, title, peaks }], `own`: which of them is in focus, X: time to pixels.
@@ -20,7 +23,7 @@ export function draw(all, own, rank, box, X, unit, cap, width, now) {
   let body = '';
   for (const value of marks) body += line(box.left, y(value), box.right, y(value), 'grid') + text(box.left - 6, y(value) + 4, plain(value), 'm s n');
   const mine = all[own];
-  if (rank < mine.lanes.ranks) body += path(`${outline(mine.lanes, rank, X, y)}L${X(mine.lanes.makespan).toFixed(1)} ${y(0).toFixed(1)}z`, 'tint', 'activations', { 'stroke-width': 1.4 });
+  if (rank < mine.lanes.ranks) body += path(`${outline(mine.lanes, rank, X, y)}L${X(endOf(mine.lanes, rank)).toFixed(1)} ${y(0).toFixed(1)}z`, 'tint', 'activations', { 'stroke-width': 1.4 });
   there.filter(one => one !== mine).forEach(one => { body += path(outline(one.lanes, rank, X, y), 'ink2', null, { 'stroke-width': 1.2, 'stroke-dasharray': '5 3' }); });
   const said = there.map(one => ({ words: `${one.title} ${amount(one.peaks[rank], unit)}`, y: y(one.peaks[rank]), own: one === mine, over: cap.value && one.peaks[rank] > cap.value })).sort((p, q) => p.y - q.y);
   for (let k = 1; k < said.length; k += 1) said[k].y = Math.max(said[k].y, said[k - 1].y + 13);

@@ -96,7 +96,7 @@ export function mount(view, { model, el }) {
     part('tables').hidden = !showTable;
     if (showTable) put(part('tables'), view.tables(host).map(table => data(table)).join(''));
     else { host.width = stage.clientWidth; put(stage, view.stage(host)); view.paint?.(host); }
-    put(part('compare'), comparison(picture.table, host.busy()));
+    put(part('compare'), comparison(picture.table, host.busy() || Boolean(model.get('actions')[0]?.off)));
     for (const name of ['picture', 'tables', 'compare']) part(name).classList.toggle('stale', Boolean(refusal.text));
   });
 

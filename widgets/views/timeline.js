@@ -57,7 +57,12 @@ function words(ctx, lanes, r, y, size, X, view, c, o) {
     const [top, high] = face(lanes, i, size.block), plain = (lanes.depth === lanes.ranks || half) && level === 'words' && w >= wide * (digits + 1) + 2;
     ctx.font = `500 ${half ? 8 : big}px ${c.font}`;
     ctx.globalAlpha = faint(lanes, i, o) ? 0.35 : 1;
-    const middle = o.measured && !half ? 11.4 : top + high / 2 + big * 0.36 - (half ? 0.4 : lanes.kind[i] === 3 ? 0.8 : 0);
+    if (half && o.measured) {
+      // The strips lie in the lower half: both names stand above them.
+      if (lanes.pair[i] === 2) ctx.fillText(w >= 44 ? `F${lanes.microbatch[i]} & B${lanes.microbatch[i + 1]}` : `${lanes.microbatch[i]}`, x + w / 2, y + 8);
+      continue;
+    }
+    const middle = o.measured ? 11.4 : top + high / 2 + big * 0.36 - (half ? 0.4 : lanes.kind[i] === 3 ? 0.8 : 0);
     ctx.fillText((plain ? KINDS[lanes.kind[i]] : '') + lanes.microbatch[i], x + w / 2, y + middle);
   }
   ctx.globalAlpha = 1;
