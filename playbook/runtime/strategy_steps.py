@@ -2,7 +2,6 @@
 
 import statistics
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch.distributed as dist
 
 from playbook.models.batch import make_batch
 from playbook.models.transformer import Transformer, seed_weights
+from playbook.runtime.action_owners import ActionOwners, Together
 from playbook.runtime.faults import planted
 from playbook.runtime.memory import Allocator, Memory, tracked_memory
 from playbook.runtime.miniature import SEQUENCE, miniature
@@ -18,10 +18,11 @@ from playbook.runtime.parity import DTYPES, Gate, Parity, Whole, check_step, exp
 from playbook.runtime.part import LOOK_AWAY, Place, Watch, world
 from playbook.runtime.pipeline_steps import PipelineStep, time_pipeline
 from playbook.runtime.rank import current_phase, emit, here
-from playbook.runtime.record import record_step
+from playbook.runtime.record import Record, record_step, recording
 from playbook.runtime.strategy_build import build, check_averages
 from playbook.runtime.strategy_run import StrategyRun
 from playbook.runtime.torch_private import quiet_renamed_collectives
+from playbook.runtime.trace_memory import Ledger
 from playbook.runtime.trace_step import Ready, make_optimizer, open_ledger
 from playbook.runtime.traffic import Call, TrafficCounter, calls_of, traffic_rows, traffic_summary
 from playbook.spec import Scenario
@@ -146,20 +147,22 @@ class MeasuredStep:
         current_phase("counting bytes")
         cuda = self.place.device.type == "cuda"
         ledger = open_ledger(self.ready, self.place.device.type)
-        counter = TrafficCounter(self.place.axis)
-        by_action = self.ready.part.by_action
-        with counter if by_action else nullcontext():
-            record = record_step(lambda: self.take(counter), self.followed(), self.ready.axes, ledger=ledger)
+        if self.ready.part.by_action:
+            calls, record = self.record_actions(ledger)
+        else:
+            record = record_step(self.take, self.ready.part.module, self.ready.axes, ledger=ledger)
+            calls = calls_of(record)
         memory = tracked_memory(record)
-        if cuda:
-            memory = self.allocated(memory)
-        return counter.calls if by_action else calls_of(record), memory
+        return calls, self.allocated(memory) if cuda else memory
 
-    def followed(self) -> torch.nn.Module:
-        """The module whose forwards are micro-batches: a pipeline rank's stage, if it has one only."""
-        part = self.ready.part
-        stages = list(part.module.children())
-        return stages[0] if part.by_action and len(stages) == 1 else part.module
+    def record_actions(self, ledger: Ledger) -> tuple[list[Call], Record]:
+        """Record a step that works action by action."""
+        owners = ActionOwners(self.ready.part.module, ledger)
+        counter = TrafficCounter(self.place.axis)
+        with counter, recording(owners, self.ready.axes, ledger) as recorder:
+            self.take(Together(counter, owners))
+        record = Record(rows=tuple(recorder.rows), places=tuple(recorder.places), ledger=ledger)
+        return counter.calls, record
 
     def allocated(self, tracked: Memory) -> Memory:
         """Take the allocator's peak of one more step."""

@@ -16,6 +16,9 @@ LOSS = frozenset(
 )
 """Operations of the loss, whose owner is the root."""
 
+BACKWARD = ("B", "I", "W")
+"""Phases of a backward, whole and in two parts."""
+
 SHARDING = {"aten::_to_copy": "gradients", "aten::clone": "unsharded"}
 """What FSDP's own work makes, by operation: gradients that are cast to be added up, and rows laid out as
 whole weights (by hand; the library fills storages that it has). The rest are buffers of its collectives."""
@@ -33,10 +36,10 @@ def term_of(holding: Holding, places: tuple[Place | None, ...]) -> str:
 
     Notes
     -----
-    A gradient is what a node that accumulates gradients took, what FSDP's reduction gave out, or what FSDP
-    cast in order to add it up. What is born in forward and lives to a backward was saved (activations),
-    whatever the owner; the head's output and the loss's tensors are logits; what dies in its own segment is
-    temporary.
+    A gradient is what a node that accumulates gradients took, what FSDP's reduction gave out, what FSDP
+    cast in order to add it up, or a product of backward that is there for the optimizer. What is born in
+    forward and lives to a backward was saved (activations), whatever the owner; the head's output and the
+    loss's tensors are logits; what dies in its own segment is temporary.
     """
     if holding.term is not None:
         return holding.term
@@ -51,6 +54,8 @@ def term_of(holding: Holding, places: tuple[Place | None, ...]) -> str:
         return "logits"
     if place.phase in ("F", "R") and _reaches_backward(holding, places):
         return "activations"
+    if place.phase in BACKWARD and _reaches_optimizer(holding, places):
+        return "gradients"
     return "temporary"
 
 
@@ -66,4 +71,12 @@ def _reaches_backward(holding: Holding, places: tuple[Place | None, ...]) -> boo
     if holding.death is None:
         return True
     end = places[min(holding.death, len(places) - 1)]
-    return end is not None and end.phase == "B"
+    return end is not None and end.phase in BACKWARD
+
+
+def _reaches_optimizer(holding: Holding, places: tuple[Place | None, ...]) -> bool:
+    """Whether a tensor of backward is there when the optimizer runs: the product of a weight, put off."""
+    if holding.death is None:
+        return True
+    end = places[min(holding.death, len(places) - 1)]
+    return end is not None and end.phase == "O"
