@@ -70,7 +70,7 @@ def with_cap(command: Callable[[Scenario, float | None, bool], None]) -> Callabl
 
 def uneven(given: dict[str, Any]) -> str:
     """As many layers on each stage as divides, in the option's form: where the search starts from."""
-    from playbook.planner.stage_cut import equal_cut
+    from playbook.planner.least_cut import equal_cut
 
     layout = Layout(pp=given["pp"], schedule=given["schedule"], chunks=given["chunks"])
     layers = model(given["model"]).layers

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from playbook.planner.cut_costs import CutCosts, most_alive
-from playbook.planner.cuts import descend
-from playbook.planner.stage_cut import _least, _smallest, equal_cut
+from playbook.planner.descent import descend
+from playbook.planner.least_cut import equal_cut, least_cut, smallest_cut
 from playbook.predict.layer_costs import LayerCost
 from playbook.program.schedule import schedule
 
@@ -63,7 +63,7 @@ def test_the_slowest_rank_is_the_fastest_of_all_cuts_under_the_cap(order, data):
     cap = data.draw(st.sampled_from([None, *(float(cut_costs.rank_bytes(cut).max()) for cut in cuts[::3])]))
     fitting = [cut for cut in cuts if cap is None or cut_costs.rank_bytes(cut).max() <= cap]
     best = min(float(cut_costs.rank_seconds(cut).max()) for cut in fitting)
-    found, proven = _least(cut_costs, cap)
+    found, proven = least_cut(cut_costs, cap)
     assert proven
     assert sum(found) == count
     assert found in fitting
@@ -79,20 +79,20 @@ def test_a_cap_below_the_least_there_is_leaves_no_cut(order, data):
     costs = [layer(f"layers.{n}", 1, data.draw(st.integers(1, 9)), 1) for n in range(count)]
     cut_costs = CutCosts.of(made, costs, count)
     least = min(float(cut_costs.rank_bytes(cut).max()) for cut in every_cut(count, made.depth))
-    assert _least(cut_costs, least - 0.5)[0] is None
-    assert _least(cut_costs, least)[0] is not None
-    assert float(cut_costs.rank_bytes(_smallest(cut_costs)).max()) == pytest.approx(least, rel=1e-6)
+    assert least_cut(cut_costs, least - 0.5)[0] is None
+    assert least_cut(cut_costs, least)[0] is not None
+    assert float(cut_costs.rank_bytes(smallest_cut(cut_costs)).max()) == pytest.approx(least, rel=1e-6)
 
 
 def test_with_one_stage_a_rank_equal_seconds_are_shared_evenly():
     made = schedule("1f1b", 4, 8)
-    found, _ = _least(CutCosts.of(made, [layer(f"layers.{n}", 1) for n in range(10)], 10), None)
+    found, _ = least_cut(CutCosts.of(made, [layer(f"layers.{n}", 1) for n in range(10)], 10), None)
     assert sorted(found) == [2, 2, 3, 3]
 
 
 def test_with_two_stages_a_rank_no_stage_is_longer_than_it_need_be():
     made = schedule("interleaved-1f1b", 2, 4, 2)
-    found, _ = _least(CutCosts.of(made, [layer(f"layers.{n}", 1) for n in range(8)], 8), None)
+    found, _ = least_cut(CutCosts.of(made, [layer(f"layers.{n}", 1) for n in range(8)], 8), None)
     assert found == (2, 2, 2, 2)
 
 
@@ -112,7 +112,7 @@ def test_three_chunks_a_rank_are_never_slower_than_the_equal_cut():
     made = schedule("interleaved-1f1b", 2, 4, 3)
     costs = [*(layer(f"layers.{n}", 1) for n in range(12)), layer("head", 4)]
     cut_costs = CutCosts.of(made, costs, 12)
-    found, proven = _least(cut_costs, None)
+    found, proven = least_cut(cut_costs, None)
     assert not proven
     # Rank 1 has the head: 12 + 4 over two ranks is 8 each, so 8 layers and 4.
     assert cut_costs.rank_seconds(found).tolist() == [8, 8]
