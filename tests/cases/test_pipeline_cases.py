@@ -166,6 +166,17 @@ def test_a_split_backward_idles_a_third_of_1f1b(case: dict[str, Any], microbatch
     assert split == case["expected"]["zb_h1_in_full_backward_notation"]
 
 
+@case("pp-12")
+def test_the_formula_names_the_parts_of_backward_and_not_an_ambiguous_b(
+    case: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(shlex.split(f"schedule zb-h1 --stages {case['p']} --microbatches 16")) == 0
+    said = capsys.readouterr().out
+    _, found, value = said.partition("(p − 1)(F + I − W) = ")
+    assert found, said
+    assert float(value.split()[0]) == case["expected"]["zb_h1"]
+
+
 @case("pp-14")
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 def test_the_bubble_does_not_depend_on_how_long_backward_takes(case: dict[str, Any], name: str) -> None:
