@@ -36,9 +36,10 @@ function frame(a, unit) {
   return marks + text(a.right, TOP + HEIGHT + 34, `most memory of a rank, ${unit} →`, 'm n') + text(0, 10, '↑ throughput: work / makespan', 'm');
 }
 
-// Which point lies under the pointer, or is nearest to it within 24 px; −1 if none.
+// Which point's name lies under the pointer, or which is nearest to it within 24 px; −1 if none.
 export function hit(scatter, cap, width, px, py) {
   const a = axes(scatter, cap, width);
+  for (const [i, [x, y, w, h]] of places(scatter, a)) if (px >= x && px <= x + w && py >= y && py <= y + h) return i;
   let best = -1, least = 24 ** 2;
   scatter.points.forEach((p, i) => { const d = (a.x(p.x) - px) ** 2 + (a.y(p.y) - py) ** 2; if (d < least) { least = d; best = i; } });
   return best;
