@@ -71,7 +71,9 @@ def field_of(
     return Field(orders=tuple(orders), refused=refused)
 
 
-def scatter_picture(field: Field, shown: Sequence[str], scale: float) -> dict[str, Any]:
+def scatter_picture(
+    field: Field, shown: Sequence[str], scale: float, ran: Mapping[str, float | None] | None = None
+) -> dict[str, Any]:
     """Points of all schedules, in the view's units of memory.
 
     Parameters
@@ -82,8 +84,10 @@ def scatter_picture(field: Field, shown: Sequence[str], scale: float) -> dict[st
         Schedules that are chosen.
     scale
         The view's unit of memory, in that of the peaks.
+    ran
+        By schedule, the idle share of its makespan on real ranks, where it ran.
     """
-    front = field.front
+    front, idle = field.front, ran or {}
     points = [
         {
             "name": one.order.name,
@@ -94,6 +98,7 @@ def scatter_picture(field: Field, shown: Sequence[str], scale: float) -> dict[st
             f"{one.held(max(one.peaks))} on rank {one.worst}, the worst",
             "front": one in front,
             "shown": one.order.name in shown,
+            **({"ran": 1 - share} if (share := idle.get(one.order.name)) is not None else {}),
         }
         for one in field.orders
     ]
@@ -113,7 +118,7 @@ def scatter_headline(field: Field, cap: float) -> list[str]:
             f"from {least.title}, {_said(least)}, to {best.title}, {_said(best)}."
         )
     if not cap:
-        return [finding, "Every other one is beaten in both."]
+        return [finding, "Every other one works no more and holds no less than one of these."]
     fitting = [one for one in front if max(one.peaks) <= cap]
     if not fitting:
         return [f"No schedule fits in {least.held(cap)}:", f"{least.title} needs least, {_held(least)}."]
