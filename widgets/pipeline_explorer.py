@@ -12,7 +12,7 @@ import traitlets as T
 from playbook.pictures.pipeline_emulation import emulation_levers, run_note, unit_seconds
 from playbook.pictures.pipeline_files import pipeline_copies
 from playbook.pictures.pipeline_model import CUTS as MODEL_CUTS
-from playbook.pictures.pipeline_run import MeasuredOrder, measured_data
+from playbook.pictures.pipeline_run import measured_data
 from playbook.pictures.pipeline_scene import Asked, Scene, scene_of
 from playbook.pictures.pipeline_setting import CUTS
 from playbook.pictures.pipeline_strips import Strips
@@ -97,7 +97,6 @@ class PipelineExplorer(RunningExplorer, Takeaway):
     def __init__(self, **given: Any) -> None:
         self._own: dict[str, Schedule] = {}
         self._scene: Scene | None = None
-        self._ran: dict[str, MeasuredOrder] = {}
         self._ran_asked: Asked | None = None
         self._strips = Strips((), 1.0)
         if "schedules" in given:
@@ -139,7 +138,7 @@ class PipelineExplorer(RunningExplorer, Takeaway):
         """Picture of the schedules shown, with what real ranks did if they ran these."""
         asked = self.asked()
         scene = self._scene = scene_of(asked, self._own)
-        ran = self._ran if asked.same_run(self._ran_asked) else {}
+        ran = self._strips.on_clock_of(scene.orders) if asked.same_run(self._ran_asked) else {}
         data = {
             one.order.name: measured_data(one, ran[one.order.name], scene.scale)
             for one in scene.orders
@@ -187,7 +186,7 @@ class PipelineExplorer(RunningExplorer, Takeaway):
             strategy_run("pp", self.stages, parity="off", repeats=1, **emulation_levers(one, unit_s))
             for one in orders
         ]
-        self._ran_asked, self._ran, self._strips = self.asked(), {}, Strips(orders, unit_s)
+        self._ran_asked, self._strips = self.asked(), Strips(orders, unit_s)
         titles = tuple(one.title for one in orders)
         return Task(
             ranks=self.stages,
@@ -200,7 +199,6 @@ class PipelineExplorer(RunningExplorer, Takeaway):
     def take(self, events: Sequence[dict[str, Any]]) -> None:
         """Lay what has run on the blocks."""
         self._strips.take(events)
-        self._ran = self._strips.measured
 
     def progress(self) -> Sequence[float]:
         """Part of each schedule's actions that has run."""
@@ -215,7 +213,7 @@ class PipelineExplorer(RunningExplorer, Takeaway):
     def _elsewhere(self, asked: Asked) -> str:
         """Where the strips of the last run went, if it was of another scenario."""
         last = self._ran_asked
-        if not self._ran or last is None or asked.same_run(last):
+        if not self._strips.measured or last is None or asked.same_run(last):
             return ""
         size = f"p = {last.setting.stages}, m = {last.setting.microbatches}"
         return f" The last run was of {size}: its strips come back with its values."

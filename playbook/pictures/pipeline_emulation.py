@@ -1,4 +1,4 @@
-"""How a picture becomes a run of real ranks: a small model, each action stretched to its time."""
+"""How a picture becomes a run of real ranks: real messages, and sleeps as long as the actions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def emulation_levers(one: TimedOrder, unit_s: float) -> dict[str, Any]:
 
     Notes
     -----
-    The model is as small as its stages allow, so that the real computation hides in the sleeps.
+    The model is as small as its stages allow: only its messages are real.
     """
     order = one.order
     small = replace(
@@ -144,5 +144,5 @@ def run_note(orders: Sequence[TimedOrder]) -> str:
     else:
         pace = f"{short(1000 * unit_s)} ms a unit, {short(total, 2)} s in all"
     return (
-        f"Real passes and messages of a small model, each stretched to its time in the picture: {pace}."
+        f"Real processes and messages; each action is a sleep of its time in the picture: {pace}."
     ).replace(" s in", f"{THIN}s in")

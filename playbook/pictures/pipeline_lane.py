@@ -16,8 +16,8 @@ from playbook.pictures.words import amount, counted
 from playbook.schedules.action import KINDS
 from playbook.units import percent
 
-BESIDE, BEFORE = 4, 8
-"""Flags in a block's packed kind: second of an overlapped pair, and first."""
+BESIDE, BEFORE, SENDS = 4, 8, 16
+"""Flags in a block's packed kind: second of an overlapped pair, first of one, and a sender of a message."""
 
 
 def lane(one: TimedOrder, setting: Setting, limit: Limit, scale: float) -> dict[str, Any]:
@@ -37,6 +37,8 @@ def lane(one: TimedOrder, setting: Setting, limit: Limit, scale: float) -> dict[
     timed, order, peaks = one.timed, one.order, one.peaks
     pair = timed.overlapped
     kind = timed.kind | (BESIDE * pair) | (BEFORE * np.append(pair[1:], False))
+    if one.model is not None:
+        kind = kind | SENDS * (one.model.message_bytes > 0)
     formula = forward_formula(one, setting) if one.forward else formula_words(one, setting)
     return {
         "name": order.name,

@@ -172,12 +172,13 @@ class Scene:
             return pipeline_picture(self.orders, self.asked.setting, measured)
         limit = limit_of(self.orders[0], self.asked.setting)
         chosen = [one.order.name for one in self.orders]
+        ran = {name: run.idle_over_makespan for name, run in measured.items()}
         return {
             "shown": "scatter",
             "kick": kick(self.orders[0]),
             "headline": scatter_headline(self.field, limit.most),
             "schedules": [],
-            "scatter": scatter_picture(self.field, chosen, limit.scale),
+            "scatter": scatter_picture(self.field, chosen, limit.scale, ran),
             "units": {"hold": limit.unit},
             "unit": unit_words(self.orders),
             "cap": {"value": limit.value, "words": limit.words} if limit.most else {},

@@ -26,6 +26,7 @@ class Strips:
         self._times: list[dict[str, ActionTime]] = [{} for _ in orders]
         self._waits: list[dict[str, float]] = [{} for _ in orders]
         self._place: dict[int, int] = {}
+        self.measured: dict[str, MeasuredOrder] = {}
 
     def take(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Take events of ranks: "run" names the schedule that a rank begins, "action" what it did."""
@@ -34,6 +35,7 @@ class Strips:
                 self._place[event["rank"]] = int(event["name"])
             elif event["kind"] == "action":
                 self._take_action(event)
+        self.measured = self._lay()
 
     def _take_action(self, event: Mapping[str, Any]) -> None:
         place, name = self._place[event["rank"]], event["name"]
@@ -49,9 +51,19 @@ class Strips:
             len(times) / one.timed.start.size for one, times in zip(self.orders, self._times, strict=True)
         ]
 
-    @property
-    def measured(self) -> dict[str, MeasuredOrder]:
-        """By schedule, what has run."""
+    def on_clock_of(self, orders: Sequence[TimedOrder]) -> dict[str, MeasuredOrder]:
+        """What has run of some of the schedules, on the clock of a picture with other schedules beside them.
+
+        The unit of a clock is the forward of a chunk of the schedule that has most.
+        """
+        ran = {one.order.name: one.timed.makespan for one in self.orders}
+        return {
+            one.order.name: self.measured[one.order.name].stretched(one.timed.makespan / ran[one.order.name])
+            for one in orders
+            if one.order.name in self.measured
+        }
+
+    def _lay(self) -> dict[str, MeasuredOrder]:
         return {
             one.order.name: measured_order(one, times.values(), self.unit_s, "emulated", waits)
             for one, times, waits in zip(self.orders, self._times, self._waits, strict=True)

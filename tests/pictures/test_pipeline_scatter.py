@@ -26,6 +26,11 @@ def test_every_schedule_is_a_point_at_its_throughput_and_memory():
     assert not points["gpipe"]["shown"]
 
 
+def test_a_schedule_that_ran_has_its_measured_throughput_too():
+    points = scatter_picture(field(), [], 1.0, {"1f1b": 0.3, "gpipe": None})["points"]
+    assert [(point["name"], point["ran"]) for point in points if "ran" in point] == [("1f1b", 0.7)]
+
+
 def test_nothing_on_the_front_is_beaten_in_both():
     found = field()
     for one in found.front:

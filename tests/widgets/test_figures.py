@@ -29,6 +29,24 @@ def test_a_pipeline_figure_has_the_strips_of_a_run():
     assert strip.name == "forward, emulated"
 
 
+def test_the_halves_of_an_overlapped_pair_lie_over_each_other_in_the_figure():
+    explorer = PipelineExplorer(schedules=["dualpipe-v"])
+    forward = explorer.figure.data[0]
+    kind = np.frombuffer(explorer.picture["schedules"][0]["kind"], "u1")
+    halves = np.asarray(forward.width) == 0.4
+    assert int(halves.sum()) == int(((kind & 8) > 0).sum())
+    assert set(np.asarray(forward.offset).tolist()) == {-0.4}
+
+
+def test_a_scatter_figure_has_the_points_and_the_cap_of_the_picture():
+    explorer = PipelineExplorer(shown="scatter", cap=3.0)
+    points, front = explorer.figure.data
+    assert list(points.x) == [point["x"] for point in explorer.picture["scatter"]["points"]]
+    assert list(points.y) == [point["y"] for point in explorer.picture["scatter"]["points"]]
+    assert len(front.x) == len(explorer.picture["scatter"]["front"])
+    assert explorer.figure.layout.shapes[0].x0 == 3.0
+
+
 def test_a_collective_figure_has_the_lines_and_points_of_the_chart():
     explorer = CollectiveExplorer()
     explorer.measured = {"points": [[1024, 2e-3, None]], "source": "measured:gloo"}

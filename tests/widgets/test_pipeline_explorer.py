@@ -133,6 +133,9 @@ def test_a_model_brings_seconds_gigabytes_and_the_gpus_capacity():
     assert (np.diff(times) >= 0).all()
     held = np.frombuffer(lane["curves"][0]["held"], "<f4")
     assert held.max() == pytest.approx(lane["peaks"][0], rel=1e-3)
+    # The last of four ranks sends nothing on in forward, the first nothing back: 3 of 4 forwards send.
+    kind = np.frombuffer(lane["kind"], "u1")
+    assert int((kind == 16).sum()) == 3 * 8
     explorer.gpu = "a100-40"
     assert "does not fit in" in explorer.headline
     assert lane["message"].startswith("message ")

@@ -47,6 +47,7 @@ def test_a_killed_rank_is_shown_and_the_next_run_works():
     explorer = PipelineExplorer(stages=2, microbatches=64, schedules=["1f1b"])  # seconds from first to last
     job = explorer.run()
     while not explorer.measured:
+        assert job.state in ("queued", "running")
         time.sleep(0.02)
     os.kill(int(pool.shared_pool(2).status().pid[1]), signal.SIGKILL)
     with pytest.raises(RankFailed, match="rank 1 of 2"):

@@ -18,7 +18,7 @@ export function unpack(schedule) {
   return {
     ranks: schedule.counts.length, chunks: schedule.chunks, depth: schedule.depth || schedule.counts.length * schedule.chunks, makespan: schedule.makespan, offsets,
     start: typed(schedule.start, Float32Array), duration: typed(schedule.duration, Float32Array),
-    kind: raw.map(code => code & 3), pair: raw.map(code => code >> 2), stage: typed(schedule.stage, Uint16Array), microbatch: typed(schedule.microbatch, Uint16Array),
+    kind: raw.map(code => code & 3), pair: raw.map(code => (code >> 2) & 3), sends: raw.map(code => code >> 4), stage: typed(schedule.stage, Uint16Array), microbatch: typed(schedule.microbatch, Uint16Array),
     waits: new Map(Array.from({ length: count }, (_, i) => [rows[i], { cause: rows[count + i], waited: times[2 * count + i], flight: times[3 * count + i] }])),
     curves: (schedule.curves || []).map(curve => [typed(curve.times, Float32Array), typed(curve.held, Float32Array)]),
   };

@@ -56,6 +56,7 @@ export function draw(scatter, cap, unit, width, chosen, pinned = []) {
   scatter.points.forEach((p, i) => {
     const x = a.x(p.x), y = a.y(p.y), [sx, sy, sw, , side, step] = spots.get(i);
     if (step) marks += line(x, y, side === 'l' ? sx - 1 : sx + sw + 1, sy + 7, 'edge');
+    if (p.ran !== undefined) marks += line(x, y, x, a.y(Math.max(a.bottom, p.ran)), 'ink') + circle(x, a.y(Math.max(a.bottom, p.ran)), 4, 'point');
     if (p.shown || i === chosen) marks += circle(x, y, 9, i === chosen ? 'select' : 'select thin');
     marks += circle(x, y, 5, 'ground ink', { 'stroke-width': p.front ? 2 : 1.2 });
     marks += text(side === 'l' ? sx : sx + sw, sy + 11, p.title, `${p.shown ? 'b ' : p.front ? '' : 'm '}halo${side === 'n' ? ' n' : ''}`);
@@ -63,4 +64,4 @@ export function draw(scatter, cap, unit, width, chosen, pinned = []) {
   return svg(width, TOP + HEIGHT + LOW, marks, 'throughput over memory');
 }
 
-export const words = (p, unit) => `${p.words || `${p.title}: ${percent(p.y)}, ${amount(p.x, unit)}`}${p.shown ? ' · shown' : ''}`;
+export const words = (p, unit) => `${p.words || `${p.title}: ${percent(p.y)}, ${amount(p.x, unit)}`}${p.ran === undefined ? '' : `; on real ranks ${percent(p.ran).replace('+', '')}`}${p.shown ? ' · shown' : ''}`;

@@ -24,7 +24,7 @@ function about(lanes, i, rank, schedule, units, measured) {
   if (other >= 0) parts.push(`beside ${named(lanes, other)}`);
   parts.push(waiting(lanes, i));
   if (units.hold) parts.push(`the rank holds ${amount(heldAt(lanes, rank, lanes.start[i]), units.hold)}`);
-  parts.push(schedule.message || '');
+  if (lanes.sends[i]) parts.push(schedule.message);
   if (measured && !Number.isNaN(measured.start[i])) parts.push(`on real ranks ${round(measured.start[i])} to ${round(measured.start[i] + measured.duration[i])}`);
   return parts.filter(Boolean).join(' · ');
 }
