@@ -67,6 +67,16 @@ def take_order(levers: dict[str, Any], own: dict[str, Any], ranks: int) -> None:
     own["order"] = order
 
 
+def refuse_order(schedule: Schedule, own: Mapping[str, Any], by: str) -> None:
+    """Refuse costs that do not fit, an order that deadlocks, and what the library has no runtime for."""
+    timed(schedule, own)
+    if by == "library" and schedule.chains > 1:
+        raise ValueError(
+            f"the library has no bidirectional order, and {schedule.name} lets micro-batches in at both "
+            "ends; use by='hand', or schedule='dualpipe-v'"
+        )
+
+
 def schedule_of(scenario: Scenario, own: Mapping[str, Any]) -> Schedule:
     """Return the order that runs: one's own, or the layout's schedule."""
     if "order" in own:

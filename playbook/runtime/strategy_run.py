@@ -117,7 +117,7 @@ def strategy_run(strategy: str, ranks: int, **levers: Any) -> StrategyRun:
     refuse_unrunnable(strategy, scenario, by_hand=run.by == "hand", fault=run.fault)
     rules.refuse_run(scenario, run.by == "hand")
     if strategy == "pp":
-        pipeline_levers.timed(pipeline_levers.schedule_of(scenario, run.own), run.own)
+        pipeline_levers.refuse_order(pipeline_levers.schedule_of(scenario, run.own), run.own, run.by)
     return run
 
 
