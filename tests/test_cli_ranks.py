@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from playbook.cli import demo, run_command
+from playbook.cli.run import pipeline_pairs
 from playbook.collectives import algorithms
 from playbook.strategies import runnable
 
@@ -105,3 +106,13 @@ def test_the_demo_finds_everything_right(command):
     assert len(demos) == len(list(demo.all_demos()))
     assert all(row["seconds"] > 0 for row in demos)
     assert "demo:" in err
+
+
+def test_a_pipelines_step_is_laid_beside_its_simulation_or_says_why_not():
+    step = {"source": "emulated", "makespan_s": 0.67, "predicted_makespan_s": 0.66, "error": 0.0152}
+    assert pipeline_pairs(step) == [("pipeline", "670 ms, emulated; simulated 660 ms, so +1.5%")]
+    step = {"source": "measured:gloo", "makespan_s": 0.67, "not_tried": "not tried: ranks share a GPU"}
+    assert pipeline_pairs(step) == [
+        ("pipeline", "670 ms, measured:gloo; prediction not tried: ranks share a GPU")
+    ]
+    assert pipeline_pairs(None) == []

@@ -78,19 +78,21 @@ def read_levers(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """Read a lever's value: a number, whole numbers with commas, else text.
+    """Read a lever's value: a number, numbers with commas, else text.
 
     Examples
     --------
-    >>> read_value("8"), read_value("0.02"), read_value("2,2,1,1"), read_value("1f1b")
-    (8, 0.02, (2, 2, 1, 1), '1f1b')
+    >>> read_value("8"), read_value("0.02"), read_value("2,2,1,1"), read_value("1,1.5"), read_value("1f1b")
+    (8, 0.02, (2, 2, 1, 1), (1.0, 1.5), '1f1b')
     """
     if WHOLE.fullmatch(text):
         return int(text)
     if NUMBER.fullmatch(text):
         return float(text)
     parts = text.split(",")
-    return tuple(map(int, parts)) if all(map(WHOLE.fullmatch, parts)) else text
+    if all(map(WHOLE.fullmatch, parts)):
+        return tuple(map(int, parts))
+    return tuple(map(float, parts)) if all(map(NUMBER.fullmatch, parts)) else text
 
 
 def describe(done: "Run") -> dict[str, Any]:
@@ -101,6 +103,7 @@ def describe(done: "Run") -> dict[str, Any]:
         "traffic": most(values, "traffic", "wire_bytes"),
         "memory": most(values, "memory", "peak_bytes"),
         "seconds": values[0]["seconds"],
+        **({"pipeline": values[0]["pipeline"]} if "pipeline" in values[0] else {}),
         "backend": done.backend,
         "directory": str(done.directory),
     }
@@ -122,9 +125,21 @@ def write_run(done: "Run", found: dict[str, Any]) -> None:
             ("sent in a step", f"{thousands(traffic['wire_bytes'])} B by rank {traffic['rank']}, the most"),
             ("peak", f"{size(memory['peak_bytes'])} on rank {memory['rank']} at {memory['instant']}"),
             ("step", f"{seconds(found['seconds'])}, median; over gloo no evidence of a strategy's speed"),
+            *pipeline_pairs(found.get("pipeline")),
             ("directory", found["directory"]),
         ]
     )
+
+
+def pipeline_pairs(step: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Say how long a pipeline's step took on its ranks, and how far that is from the simulated one."""
+    if step is None:
+        return []
+    text = f"{seconds(step['makespan_s'])}, {step['source']}"
+    if "not_tried" in step:
+        return [("pipeline", f"{text}; prediction {step["not_tried"]}")]
+    predicted = seconds(step["predicted_makespan_s"])
+    return [("pipeline", f"{text}; simulated {predicted}, so {step['error']:+.1%}")]
 
 
 def parity_text(parity: dict[str, Any] | None) -> str:

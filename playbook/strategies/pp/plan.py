@@ -20,7 +20,8 @@ from playbook.schedules import Action
 from playbook.spec import Layout, Scenario
 
 LIBRARY_SCHEDULES = (
-    *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zero-bubble", "zbv", "dualpipe-v"),
+    *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "interleaved-zero-bubble", "zbv"),
+    "dualpipe-v",
 )
 """Schedules that torch.distributed.pipelining runs too."""
 
@@ -167,7 +168,7 @@ PLAN = Plan(
     rewrite=same,
     layout=layout,
     run_levers={
-        "unit_s": "seconds of a unit of cost; sleep stretches every action to its cost, 0 leaves real times",
+        "unit_s": "seconds of a unit of cost; above 0, sleeps of that length stand in for compute",
         "forward": "cost of one chunk's forward, in units; one number, or one for each stage",
         "backward": "cost of a whole backward, likewise; backward_input + backward_weight if not given",
         "backward_input": "cost of the part of backward that the stage before waits for, likewise",

@@ -42,6 +42,7 @@ LIBRARY: dict[str, Any] = {
     "1f1b": Schedule1F1B,
     "interleaved-1f1b": ScheduleInterleaved1F1B,
     "looped-bfs": ScheduleLoopedBFS,
+    "zb-h1": ScheduleInterleavedZeroBubble,
     "interleaved-zero-bubble": ScheduleInterleavedZeroBubble,
     "zbv": ScheduleZBVZeroBubble,
     "dualpipe-v": ScheduleDualPipeV,
