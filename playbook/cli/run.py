@@ -137,7 +137,7 @@ def pipeline_pairs(step: dict[str, Any] | None) -> list[tuple[str, str]]:
         return []
     text = f"{seconds(step['makespan_s'])}, {step['source']}"
     if "not_tried" in step:
-        return [("pipeline", f"{text}; prediction {step["not_tried"]}")]
+        return [("pipeline", f"{text}; prediction {step['not_tried']}")]
     predicted = seconds(step["predicted_makespan_s"])
     return [("pipeline", f"{text}; simulated {predicted}, so {step['error']:+.1%}")]
 
