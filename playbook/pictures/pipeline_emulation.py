@@ -140,7 +140,7 @@ def run_note(orders: Sequence[TimedOrder]) -> str:
     total = unit_s * sum(one.timed.makespan for one in orders)
     if orders[0].model is not None:
         shortest = min(float(one.timed.duration.min()) for one in orders)
-        pace = f"the shortest action to {short(1000 * unit_s * shortest)} ms, {short(total, 2)} s in all"
+        pace = f"the shortest action lasts {short(1000 * unit_s * shortest)} ms, {short(total, 2)} s in all"
     else:
         pace = f"{short(1000 * unit_s)} ms a unit, {short(total, 2)} s in all"
     return (
