@@ -93,9 +93,9 @@ def mean_stage(s: Scenario) -> float:
 
 def work_slowest(s: Scenario) -> str:
     """Work out how much the slowest stage exceeds the mean."""
-    head = significant(head_layers(s))
+    head, layer = significant(head_layers(s)), thousands(s.model.layer_parameters)
     return (
-        f"The head is {s.model.vocabulary} x {s.model.hidden} / {s.model.layer_parameters} = {head} layers. "
+        f"The head is {s.model.vocabulary} x {s.model.hidden} / {layer} = {head} layers. "
         f"The slowest stage has {significant(slowest_stage(s))}, the mean is ({s.model.layers} + {head}) / "
         f"{len(s.stage_layers)} = {significant(mean_stage(s))}: {significant(slowest_stage(s), 4)} / "
         f"{significant(mean_stage(s), 4)} = {significant(slowest_stage(s) / mean_stage(s), 4)}."
