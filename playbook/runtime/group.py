@@ -32,7 +32,7 @@ def claim_device(device: str, threads: int) -> None:
 
 
 def open_group(*, backend: str, rank: int, ranks: int, device: str, store: Path) -> None:
-    """Join the process group that meets at the file `store`.
+    """Join the process group that meets at the file `store`, and wait until every rank has joined.
 
     Every generation of ranks and every new group takes a file of its own: a used one holds old keys.
     """
@@ -45,6 +45,8 @@ def open_group(*, backend: str, rank: int, ranks: int, device: str, store: Path)
         timeout=TIMEOUT,
         device_id=bound,
     )
+    if bound is None:  # gloo is connected here before it is there: leaving at once would cut the others off
+        dist.all_reduce(torch.zeros(1))
 
 
 def close_group() -> None:

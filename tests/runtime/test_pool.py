@@ -176,6 +176,16 @@ def test_groups_that_a_job_has_made_do_not_disturb_the_next(pool):
     assert pool.submit(rank_and_sum, 1).result(WAIT_S).values[0][2][0] == 2
 
 
+def test_a_job_may_leave_its_group_at_once_while_others_still_join(pool):
+    def destroy():
+        import torch.distributed as dist
+
+        dist.destroy_process_group()
+
+    for _ in range(20):
+        pool.submit(destroy).result(WAIT_S)
+
+
 def test_status_has_one_row_a_rank(pool):
     pool.submit(rank_and_sum, 1).result(WAIT_S)
     status = pool.status()
