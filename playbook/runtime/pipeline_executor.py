@@ -87,19 +87,25 @@ class Wire:
     def copies(self, watch: Watch) -> Iterator[Tensor]:
         """Yield each stage's gradients, in one tensor, for a sum with those of the partner rank's copy.
 
-        Both ranks take the stages in the same order; the sum goes back to where the gradients are.
+        Both ranks take the stages in the same order; the sum goes back to where the gradients are. A rank
+        that holds both copies adds them itself.
         """
         if self.partners is None:
             return
-        for stage in sorted(self.stages, key=lambda stage: self.schedule.model_stage(int(stage))):
-            gradients = [parameter.grad for parameter in self.stages[stage].parameters()]
-            flat = torch.cat([gradient.flatten() for gradient in gradients if gradient is not None])
-            with watch.during("collective", f"m-1/O/stage{stage}", flat):
-                yield flat
-            sizes = [parameter.numel() for parameter in self.stages[stage].parameters()]
-            for gradient, total in zip(gradients, flat.split(sizes), strict=True):
-                assert gradient is not None
+        held = sorted(self.stages, key=lambda stage: self.schedule.model_stage(int(stage)))
+        flats = [torch.cat([gradient.flatten() for gradient in self._gradients(stage)]) for stage in held]
+        if self.partners.size() == 1:
+            flats = [torch.stack(flats).sum(0)] * len(held)
+        for stage, flat in zip(held, flats, strict=True):
+            if self.partners.size() > 1:
+                with watch.during("collective", f"m-1/O/stage{stage}", flat):
+                    yield flat
+            gradients = self._gradients(stage)
+            for gradient, total in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
                 gradient.copy_(total.view_as(gradient))
+
+    def _gradients(self, stage: str) -> list[Tensor]:
+        return [p.grad for p in self.stages[stage].parameters() if p.grad is not None]
 
     def close(self) -> None:
         """Leave the groups that were made for this wire, when no rank has messages under way any more."""
@@ -158,11 +164,12 @@ def one_way_groups(pp: Place, schedule: Schedule) -> dict[Channel, Any]:
 def partner_group(pp: Place, schedule: Schedule) -> Any | None:
     """Make the group of this rank and the one that holds copies of its stages; None where nothing is copied.
 
-    With two chains rank r and rank p − 1 − r hold the same two stages of the model.
+    With two chains rank r and rank p − 1 − r hold the same two stages of the model. In the middle of an odd
+    number of ranks both copies are on one rank, alone in its group.
     """
     if schedule.chains == 1:
         return None
     members = dist.get_process_group_ranks(pp.group)
-    pairs = [(rank, pp.ranks - 1 - rank) for rank in range(pp.ranks // 2)]
-    groups = [dist.new_group([members[a], members[b]]) for a, b in pairs]
+    pairs = [sorted({rank, pp.ranks - 1 - rank}) for rank in range((pp.ranks + 1) // 2)]
+    groups = [dist.new_group([members[rank] for rank in pair]) for pair in pairs]
     return groups[min(pp.rank, pp.ranks - 1 - pp.rank)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -26,6 +27,9 @@ from playbook.runtime.strategy_run import StrategyRun
 
 NOT_TRIED = "not tried"
 """How a summary without a prediction begins to say why; it takes two GPUs over NCCL."""
+
+PAIR = "overlapped"
+"""Kind of a forward and a backward that run as one."""
 
 HEAD_START_S = 0.02
 """Time in which every rank gets ready for a common start."""
@@ -192,12 +196,21 @@ def compare(
 def errors_by_kind(
     actions: Sequence[tuple[str, str, float, float]], predicted: Simulation, unit_s: float
 ) -> dict[str, float]:
-    """Mean of |measured / predicted − 1| over the actions of each kind that the simulation has too."""
-    costs = dict(zip(predicted.ids, (predicted.duration * unit_s).tolist(), strict=True))
+    """Mean of |measured / predicted − 1| over the actions of each kind that the simulation has too.
+
+    The two of an overlapped pair count as one action of the kind `PAIR`, from the start of the first to the
+    end of the last.
+    """
+    spans = {op: (kind, start_s, start_s + duration_s) for kind, op, start_s, duration_s in actions}
     found: dict[str, list[float]] = defaultdict(list)
-    for kind, op, _, duration_s in actions:
-        if costs.get(op):
-            found[kind].append(abs(duration_s / costs[op] - 1))
+    ids, overlapped = predicted.ids, np.append(predicted.overlapped, False)
+    for row, cost in enumerate((predicted.duration * unit_s).tolist()):
+        pair = ids[row : row + 2] if overlapped[row + 1] else ids[row : row + 1]
+        if overlapped[row] or not cost or not all(op in spans for op in pair):
+            continue
+        kind = PAIR if len(pair) > 1 else spans[pair[0]][0]
+        span_s = max(spans[op][2] for op in pair) - min(spans[op][1] for op in pair)
+        found[kind].append(abs(span_s / cost - 1))
     return {kind: sum(values) / len(values) for kind, values in found.items()}
 
 

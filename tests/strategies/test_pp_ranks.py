@@ -6,6 +6,7 @@ import pytest
 
 from playbook.lessons import source
 from playbook.program.schedule import schedule
+from playbook.runtime.pool import Pool
 from playbook.schedules import find_plan, plans
 from playbook.strategies.pp.plan import LIBRARY_SCHEDULES
 from playbook.strategies.pp.ranks import LIBRARY
@@ -82,6 +83,15 @@ def test_stages_may_differ_and_micro_batches_be_fewer_than_stages(four, tiny):
     model = replace(tiny, layers=6)
     run = four.submit("pp", model=model, parity="model", stage_layers=(2, 1, 1, 2), microbatches=2, **FIXED)
     assert run.result(60).values[0]["parity"]["ok"]
+
+
+def test_the_middle_of_three_ranks_adds_its_own_two_copies(tiny):
+    with Pool(ranks=3, backend="gloo") as pool:
+        levers = {"schedule": "dualpipe", "microbatches": 4}
+        run = pool.submit("pp", model=replace(tiny, layers=3), **levers, **FIXED).result(100)
+    assert run.values[0]["parity"]["ok"]
+    sums = run.traffic[run.traffic["collective"] == "all_reduce"]
+    assert set(sums["rank"]) == {0, 2}
 
 
 def test_a_v_brings_the_loss_to_rank_0(two, deep, tmp_path):
