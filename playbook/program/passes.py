@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from playbook.program.block import Block
 from playbook.program.policy import Context
-from playbook.spec import Layout, Scenario, Workload, cluster, model
+from playbook.spec import Layout, Model, Scenario, Workload, cluster, model
 from playbook.spec.rules import whole
 
 ORDER = ("tensor", "recompute", "data")
@@ -76,6 +76,8 @@ class Plan:
         Fields of the workload that its runs set unless a lever does.
     framework
         Whose accounting a run's scenario has.
+    default_model
+        Model of a run that names none, by its layout.
     run_levers
         Levers of its code on ranks that are no fields of Layout or Workload, with the meaning of each.
     refuse_run
@@ -93,11 +95,12 @@ class Plan:
     layout: Callable[..., Layout]
     workload: Mapping[str, object] = field(default_factory=dict)
     framework: str = "torch"
+    default_model: Callable[[Layout], Model] = lambda layout: model("toy-15m")
     run_levers: Mapping[str, str] = field(default_factory=dict)
     refuse_run: Callable[[Scenario, bool], None] = lambda scenario, by_hand: None
 
     def scenario(self, ranks: int, **levers: object) -> Scenario:
-        """Return the scenario of a run on so many ranks: `toy-15m` and a short sequence, on CPU.
+        """Return the scenario of a run on so many ranks: a small model and a short sequence, on CPU.
 
         Raises
         ------
@@ -122,7 +125,7 @@ class Plan:
         given.pop("microbatches", None)
         given.setdefault("global_batch", each_rank * count)
         workload = Workload(**given)  # type: ignore[arg-type]
-        shape = model(levers.get("model", "toy-15m"))  # type: ignore[arg-type]
+        shape = model(levers["model"]) if "model" in levers else self.default_model(layout)  # type: ignore[arg-type]
         return Scenario(shape, workload, layout, cluster("laptop"), framework=self.framework)
 
 

@@ -9,6 +9,7 @@ from playbook.predict.stages import order_of
 from playbook.program.order import Run
 from playbook.schedules import Action
 from playbook.spec import Layout, Scenario, Workload, cluster
+from playbook.strategies import plan
 from playbook.strategies.pp.plan import runs
 from tests import shapes
 
@@ -88,3 +89,12 @@ def test_actions_become_runs_one_after_the_other_overlapped_ones_too():
         Run("B", 1, 1),
         Run("W", 1, 0),
     )
+
+
+def test_a_run_that_names_no_model_has_layers_for_all_stages_equally():
+    # toy-15m has 6 layers: they fill 1, 2, 3 and 6 stages; 4 stages need 8, and so do the 8 of four V's
+    layers = {ranks: plan("pp").scenario(ranks).model.layers for ranks in (2, 3, 4, 6)}
+    assert layers == {2: 6, 3: 6, 4: 8, 6: 6}
+    assert plan("pp").scenario(4, schedule="zbv").model.layers == 8
+    assert plan("pp").scenario(2, stage_layers=(3, 2)).model.layers == 5
+    assert plan("pp").scenario(2).model.name == "toy-15m"

@@ -17,7 +17,7 @@ from playbook.program.policy import Context, Sizes
 from playbook.program.schedule import schedule
 from playbook.program.state import held_numel
 from playbook.schedules import Action
-from playbook.spec import Layout, Scenario
+from playbook.spec import Layout, Model, Scenario, model
 
 LIBRARY_SCHEDULES = (
     *("gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "interleaved-zero-bubble", "zbv"),
@@ -149,6 +149,13 @@ def refuse_run(scenario: Scenario, by_hand: bool) -> None:
         )
 
 
+def toy_of_stages(layout: Layout) -> Model:
+    """`toy-15m`, with more or fewer layers where its six do not fill the stages equally."""
+    toy = model("toy-15m")
+    layers = sum(layout.stage_layers or ()) or -(-toy.layers // layout.stages) * layout.stages
+    return toy if layers == toy.layers else replace(toy, name=f"toy of {layers} layers", layers=layers)
+
+
 def layout(ranks: int, **levers: object) -> Layout:
     """All ranks share the layers."""
     return Layout(pp=ranks, **levers)  # type: ignore[arg-type]
@@ -167,6 +174,7 @@ PLAN = Plan(
     applies=lambda layout: layout.pp > 1,
     rewrite=same,
     layout=layout,
+    default_model=toy_of_stages,
     run_levers={
         "unit_s": "seconds of a unit of cost; above 0, sleeps of that length stand in for compute",
         "forward": "cost of one chunk's forward, in units; one number, or one for each stage",
