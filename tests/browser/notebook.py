@@ -24,9 +24,15 @@ def run_all(page: Page, timeout_s: float = 300) -> None:
     page.locator(".jp-Notebook:visible .jp-Cell").first.click()
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("^Run All Cells")).click()
-    code = page.locator(".jp-Notebook:visible .jp-CodeCell .jp-InputPrompt")
-    expect(code).to_have_text([re.compile(r"\[\d+\]:")] * code.count(), timeout=timeout_s * 1000)
+    prompts = page.locator(".jp-Notebook:visible .jp-CodeCell .jp-InputPrompt")
+
+    def have_run() -> bool:  # read anew each time: JupyterLab puts cells on the page one after the other
+        texts = prompts.all_text_contents()
+        return bool(texts) and all(re.fullmatch(r"\[\d+\]:", text.strip()) for text in texts)
+
+    wait_until(page, have_run, timeout_s)
     wait_until_idle(page)
+    wait_until(page, have_run, timeout_s)
 
 
 def explorer(page: Page, name: str, timeout_s: float = 120) -> Locator:

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Lab
-from tests.browser.notebook import open_notebook, part, run_all, use_theme
+from tests.browser.notebook import open_notebook, part, run_all, use_theme, wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 CELL = """from widgets import PipelineExplorer
 PipelineExplorer(shown="forward", stages=4, microbatches=4)"""
@@ -198,6 +198,6 @@ def test_the_dark_theme_is_followed_by_canvas_and_curve(shown: Locator, page: Pa
     use_theme(page, "JupyterLab Dark")
     expect(shown).to_have_attribute("data-theme", "dark")
     page.wait_for_timeout(800)
-    assert some_pixels(shown.locator("canvas").first)
+    wait_until(page, lambda: some_pixels(shown.locator("canvas").first))
     shown.screenshot(path=pictures / "pipeline-two-dark.png")
     use_theme(page, "JupyterLab Light")
