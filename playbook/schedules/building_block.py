@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from playbook.schedules.letters import spell
+from playbook.schedules.packed import Packed
+
 PERIOD = 6
 """Actions of a rank with two chunks for one micro-batch."""
 
@@ -50,6 +53,15 @@ def block(ranks: int, steps: tuple[int, int, int, int], turns: tuple[int, int, i
             back + steps[3] * (below - rank),
         )
         for rank in range(ranks)
+    ]
+
+
+def orders_of(laid: Block, microbatches: int, room: int) -> list[Packed]:
+    """Each rank's order of the repeated block; the arguments are those of `words`."""
+    ranks = len(laid)
+    return [
+        spell(word, (rank, 2 * ranks - 1 - rank), (microbatches, microbatches))
+        for rank, word in enumerate(words(laid, microbatches, room))
     ]
 
 

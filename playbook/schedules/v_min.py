@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from playbook.schedules.building_block import block, words
+from playbook.schedules.building_block import block, orders_of
 from playbook.schedules.conditions import down_and_up, equal_costs
-from playbook.schedules.letters import spell
 from playbook.schedules.packed import Packed
 from playbook.schedules.placement import v_shape
 from playbook.schedules.plan import ChunkCosts, Plan
@@ -16,10 +15,7 @@ STEPS = (1, 1, 1, 1)
 def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
     """The block of six slots a rank; the turn at the loss waits where slots would collide."""
     laid = block(ranks, STEPS, (0, 0 if ranks % 3 else 2, 0))
-    return [
-        spell(word, (rank, 2 * ranks - 1 - rank), (microbatches, microbatches))
-        for rank, word in enumerate(words(laid, microbatches, room(ranks)))
-    ]
+    return orders_of(laid, microbatches, room(ranks))
 
 
 def room(ranks: int) -> int:
