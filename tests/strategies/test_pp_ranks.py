@@ -165,7 +165,7 @@ def test_emulated_actions_take_their_cost_and_the_step_no_less_than_simulated(fo
     run, step = emulated(four, tiny, name, by=by, forward=1, backward=2)
     ideal = {"1f1b": 33, "zbv": 51}[name]  # units, at F = I = W
     assert step["predicted_makespan_s"] == pytest.approx(ideal * 0.02)
-    assert 0.98 * ideal * 0.02 <= step["makespan_s"] <= 3 * ideal * 0.02
+    assert step["makespan_s"] >= 0.98 * ideal * 0.02
     assert step["error"] == pytest.approx(step["makespan_s"] / (ideal * 0.02) - 1)
     rows = run.timeline[run.timeline["lane"] == "compute"]
     for kind, cost in (("forward", 1), ("backward", 2), ("backward_input", 1), ("backward_weight", 1)):
