@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playbook.program.actions import Actions
-from playbook.schedules.packed import F, W
+from playbook.schedules.packed import B, F, W
 from playbook.spec import Link
 
 Cost = float | Sequence[float]
@@ -44,22 +45,19 @@ def durations(
     Raises
     ------
     ValueError
-        If costs do not fit the stages, or a straggler is no rank.
+        If costs do not fit the stages, a pair is shorter than one of its two, or a straggler is no rank.
     """
-    stages, stage, second = actions.stages, actions.stage, actions.second
+    stages, stage = actions.stages, actions.stage
     table = _kind_by_stage(costs, stages, depth)
     duration = table[actions.kind, stage]
     again = per_place("recompute", costs.recompute, stages, depth, "stages")
     recomputed = np.where((actions.kind == F) | (actions.kind == W), 0.0, again[stage])
     duration = duration + recomputed
-    seconds = np.flatnonzero(second)
-    if seconds.size:
-        firsts = seconds - 1
-        both = duration[firsts] + duration[seconds]
-        if costs.overlap is not None:
-            given = per_place("overlap", costs.overlap, stages, depth, "stages")
-            both = given[stage[firsts]] + recomputed[seconds]
-        duration[firsts] = duration[seconds] = both
+    seconds = np.flatnonzero(actions.second)
+    both = duration[seconds - 1] + duration[seconds]
+    if costs.overlap is not None:
+        both = _together(costs.overlap, actions, table, depth) + recomputed[seconds]
+    duration[seconds - 1] = duration[seconds] = both
     if not stragglers:
         return duration, recomputed
     slower = _factors(actions.ranks, stragglers)[actions.rank]
@@ -77,9 +75,39 @@ def _kind_by_stage(costs: Costs, stages: int, depth: int) -> Floats:
     return np.stack((forward, fused, through, weight))
 
 
+def _together(overlap: Cost, actions: Actions, table: Floats, depth: int) -> Floats:
+    """Cost of each overlapped pair; no shorter than the longer of its two, which still has to run."""
+    given = _spread("overlap", overlap, actions.stages, depth, "stages")
+    seconds = np.flatnonzero(actions.second)
+    first, second = actions.stage[seconds - 1], actions.stage[seconds]
+    forward, backward, cost = table[F, first], table[B, second], given[first]
+    least = np.maximum(forward, backward)
+    if not seconds.size and not (np.isfinite(given) & (given >= 0)).all():
+        forward, backward, cost = table[F], table[B], given
+        least = np.maximum(forward, backward)
+    # Not a hair less: costs in seconds come from sums and quotients.
+    wrong = np.flatnonzero(~(cost >= least * (1 - 1e-9)) | ~np.isfinite(cost))
+    if wrong.size:
+        at = int(wrong[np.argmax(least[wrong])])
+        raise ValueError(
+            f"overlap={overlap}: a forward of {forward[at]:g} and a backward of {backward[at]:g} at the same "
+            f"time take no less than the longer of them; use {least[at]:g} or more "
+            f"({forward[at] + backward[at]:g} is one after the other)"
+        )
+    return cost if seconds.size else np.zeros(0)
+
+
 def _factors(ranks: int, stragglers: Mapping[int, float]) -> Floats:
+    if not isinstance(stragglers, Mapping):
+        raise TypeError(f"stragglers={stragglers!r} is no mapping; use rank: factor, as in {{2: 1.5}}")
     factors = np.ones(ranks)
     for rank, factor in stragglers.items():
+        if isinstance(rank, bool) or not hasattr(rank, "__index__"):
+            raise TypeError(
+                f"stragglers={stragglers!r}: rank {rank!r} is no whole number; use 0 to {ranks - 1}"
+            )
+        if not isinstance(factor, Real):
+            raise TypeError(f"straggler {rank}: factor {factor!r} is no number; 2 is twice as slow")
         if not 0 <= rank < ranks:
             raise ValueError(f"straggler {rank}: there are {ranks} ranks; use 0 to {ranks - 1}")
         if not 0 < factor < float("inf"):
@@ -106,6 +134,8 @@ def border_delays(
         if np.any(delay):
             raise ValueError(f"comm={comm} and a link are both given; leave one of them out")
         links = [link] if isinstance(link, Link) else list(link)
+        if not all(isinstance(one, Link) for one in links):
+            raise TypeError(f"link={link!r} is no Link; use a Link, or one for each border")
         latency = [one.latency_s for one in links]
         rate = [one.bandwidth_bytes_per_s for one in links]
         if isinstance(link, Link):
@@ -121,13 +151,23 @@ def per_place(what: str, cost: Cost, count: int, chain: int, places: str) -> Flo
     Raises
     ------
     ValueError
-        If there are not as many, or one is negative or not finite.
+        If there are not as many, or one is no number, negative or not finite.
     """
-    values = np.asarray(cost, dtype=np.float64)
+    values = _spread(what, cost, count, chain, places)
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise ValueError(f"{what}={cost}; use finite numbers, 0 or more")
+    return values
+
+
+def _spread(what: str, cost: Cost, count: int, chain: int, places: str) -> Floats:
+    try:
+        values = np.asarray(cost, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{what}={cost!r} is no number; give one number, or {count} for {count} {places}"
+        ) from None
     if values.ndim == 1 and values.size == chain and chain:
         values = np.tile(values, count // chain)
     if values.ndim > 1 or (values.ndim == 1 and values.size != count):
         raise ValueError(f"{what} has {values.size} values for {count} {places}; give one number, or {count}")
-    if not np.isfinite(values).all() or (values < 0).any():
-        raise ValueError(f"{what}={cost}; use finite numbers, 0 or more")
     return np.broadcast_to(values, (count,))

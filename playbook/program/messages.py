@@ -39,7 +39,7 @@ class Sending:
         if self.receive not in ("early", "deferred"):
             raise ValueError(f"receive={self.receive!r}; use 'early' or 'deferred'")
         if self.queue and self.blocking_send:
-            raise ValueError("queue=True sends beside the computation; leave out it or blocking_send=True")
+            raise ValueError("queue=True sends beside the computation; leave it or blocking_send=True out")
 
     @property
     def deferred(self) -> bool:

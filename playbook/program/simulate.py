@@ -45,8 +45,8 @@ def simulate(
     backward
         Cost of a fused backward; backward_input + backward_weight if not given.
     overlap
-        Cost of a forward and a backward at the same time, by the stage of the forward; the forward's cost and
-        the backward's if not given.
+        Cost of a forward and a backward at the same time, by the stage of the forward, at least the longer of
+        the two; the forward's cost and the backward's if not given.
     recompute
         Added to each backward that needs activations: the fused one, or the one for the inputs.
     comm

@@ -95,7 +95,12 @@ def test_the_borders_of_two_chains_may_differ():
         ({"stragglers": {2: 3}}, "straggler 2: there are 2 ranks; use 0 to 1"),
         ({"stragglers": {0: 0}}, "straggler 0: factor 0 must be above 0"),
         ({"recompute": [1, 2, 3]}, "recompute has 3 values for 2 stages"),
-        ({"overlap": -1, "pair": True}, "overlap=-1; use finite numbers"),
+        ({"overlap": 1.9, "pair": True}, "overlap=1.9: a forward of 1 and a backward of 2 .*use 2 or more"),
+        ({"overlap": -2, "pair": True}, "overlap=-2: .* no less than the longer of them; use 2 or more"),
+        ({"overlap": float("nan"), "pair": True}, "overlap=nan: .* use 2 or more"),
+        ({"overlap": -2}, "overlap=-2: .* use 2 or more"),
+        ({"forward": [1, "x"]}, r"forward=\[1, 'x'\] is no number; give one number, or 2 for 2 stages"),
+        ({"comm": "far"}, "comm='far' is no number; give one number, or 1 for 1 borders"),
         ({"message_bytes": [1, 2]}, "message_bytes has 2 values for 1 borders"),
         ({"link": [Link(latency_s=1, bandwidth_bytes_per_s=1)] * 2}, "link has 2 values for 1 borders"),
     ],
@@ -104,6 +109,32 @@ def test_costs_that_do_not_fit_are_refused(options, message):
     made, placement = (PAIRED, [0]) if options.pop("pair", False) else (orders("0F0 / 1F0"), [0, 1])
     with pytest.raises(ValueError, match=message):
         simulate(made, placement, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stragglers": [1, 2]}, r"stragglers=\[1, 2\] is no mapping; use rank: factor, as in \{2: 1.5\}"),
+        ({"stragglers": {"1": 2}}, "rank '1' is no whole number; use 0 to 1"),
+        ({"stragglers": {1: "2"}}, "straggler 1: factor '2' is no number; 2 is twice as slow"),
+        ({"link": "nvlink"}, "link='nvlink' is no Link"),
+    ],
+)
+def test_what_is_no_cost_at_all_is_a_type_error(options, message):
+    with pytest.raises(TypeError, match=message):
+        simulate(orders("0F0 / 1F0"), [0, 1], **options)
+
+
+def test_a_pair_is_no_shorter_than_its_longer_half_on_any_stage():
+    """The pair is 0F1 and 0B0: forward 5 and backward 2, while stage 1 has a forward of 9 and no pair."""
+    made = [
+        [Action(0, "F", 0), Action(1, "F", 0), Action(1, "B", 0), Action(0, "F", 1), Action(0, "B", 0, True)]
+    ]
+    assert simulate(made, [0, 0], forward=[5, 9], overlap=5).duration.tolist() == [5, 9, 2, 5, 5]
+    with pytest.raises(ValueError, match="overlap=4: a forward of 5 and a backward of 2 .* use 5 or more"):
+        simulate(made, [0, 0], forward=[5, 9], overlap=4)
+    with pytest.raises(ValueError, match=r"a backward of 6 .* use 6 or more \(11 is one after the other\)"):
+        simulate(made, [0, 0], forward=[5, 9], backward=6, overlap=[5, 20])
 
 
 COSTS = ("forward", "backward", "backward_input", "backward_weight", "overlap", "recompute", "comm")
@@ -124,6 +155,7 @@ def test_a_higher_cost_never_ends_the_step_earlier_and_work_is_the_sum_of_the_co
 ):
     made, placement = case
     cost = dict(zip(COSTS, costs, strict=True))
+    cost["overlap"] += max(cost["forward"], cost["backward"]) + more  # no pair is shorter than its halves
     timed = simulate(made, placement, **cost, **way)
     slower = simulate(made, placement, **{**cost, which: cost[which] + more}, **way)
     assert slower.makespan >= timed.makespan
