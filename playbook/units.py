@@ -4,6 +4,7 @@ Thin spaces group thousands and stand before units, minus is a true minus sign. 
 """
 
 import math
+from collections.abc import Callable
 
 THIN = "\N{THIN SPACE}"
 MINUS = "\N{MINUS SIGN}"
@@ -48,6 +49,21 @@ def significant(value: float, digits: int = 3) -> str:
     return thousands(round(value, digits - 1 - order), max(0, digits - 1 - order))
 
 
+def number(value: float) -> str:
+    """Write a number in full where it is whole or short, else with six significant digits.
+
+    Examples
+    --------
+    >>> number(33.0), number(28.5), number(1 / 3), number(3135) == "3\\u2009135"
+    ('33', '28.5', '0.333333', True)
+    """
+    if value == 0:
+        return "0"
+    order = math.floor(math.log10(abs(value)))
+    text = thousands(value, max(0, 5 - order))
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def gb(size_bytes: float) -> str:
     """Write bytes in GB (10⁹): two decimals, one from 10 GB on, none from 1 000 GB on."""
     return f"{_amount(size_bytes / GB)}{THIN}GB"
@@ -77,8 +93,8 @@ def size(size_bytes: float) -> str:
     return f"{significant(size_bytes)}{THIN}B"
 
 
-def seconds(duration_s: float) -> str:
-    """Write a time with three significant digits in s, ms or µs.
+def seconds(duration_s: float, write: Callable[[float], str] = significant) -> str:
+    """Write a time in s, ms or µs: with three significant digits, or as `write` writes numbers.
 
     Examples
     --------
@@ -87,8 +103,8 @@ def seconds(duration_s: float) -> str:
     """
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(duration_s) >= factor:
-            return f"{significant(duration_s / factor)}{THIN}{unit}"
-    return f"{significant(duration_s / 1e-6)}{THIN}µs" if duration_s else f"0{THIN}s"
+            return f"{write(duration_s / factor)}{THIN}{unit}"
+    return f"{write(duration_s / 1e-6)}{THIN}µs" if duration_s else f"0{THIN}s"
 
 
 def percent(fraction: float, signed: bool = False) -> str:

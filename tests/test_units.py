@@ -68,3 +68,28 @@ def test_differences_are_signed_per_cent_with_one_decimal():
     assert plain(units.percent(3 / 7)) == "42.9 %"
     assert plain(units.percent(-0.0001, signed=True)) == "0.0 %"
     assert plain(units.percent(0.0001, signed=True)) == "0.0 %"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3135, "3 135"),
+        (3135.0000000001, "3 135"),
+        (12_345_678, "12 345 678"),
+        (1567.5, "1 567.5"),
+        (33.0, "33"),
+        (1 / 3, "0.333333"),
+        (66.80000000000001, "66.8"),
+        (-9, "−9"),
+        (0, "0"),
+        (1000, "1 000"),
+    ],
+)
+def test_whole_and_short_numbers_are_written_in_full(value, text):
+    assert plain(units.number(value)) == text
+
+
+def test_seconds_may_be_written_in_full_too():
+    assert plain(units.seconds(3135)) == "3 140 s"
+    assert plain(units.seconds(3135, units.number)) == "3 135 s"
+    assert plain(units.seconds(0.0125, units.number)) == "12.5 ms"

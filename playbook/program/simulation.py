@@ -17,12 +17,15 @@ from playbook.program.simulated_timeline import timeline_of
 from playbook.program.waiting import Waiting, waiting_of
 from playbook.schedules.action import KINDS
 from playbook.schedules.packed import B, F, W
+from playbook.units import number, percent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what is read off is made when asked for, and kept
+@dataclass(
+    frozen=True, kw_only=True, eq=False, repr=False
+)  # no slots: what is read off is made when asked for, and kept
 class Simulation:
     """When each action runs; arrays go rank by rank, in each rank's own order."""
 
@@ -44,6 +47,12 @@ class Simulation:
     """Every result that passes from one rank to another."""
     bounds: tuple[int, ...]
     """Actions of rank r are `bounds[r]:bounds[r + 1]`."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Simulation(makespan {number(self.makespan)}, idle {percent(self.idle_over_makespan)} of it "
+            f"({percent(self.idle_over_ideal)} of ideal), most alive {' '.join(map(str, self.peak_live))})"
+        )
 
     @property
     def ranks(self) -> int:

@@ -28,6 +28,14 @@ def test_what_was_waited_for_is_made_once_and_kept():
     assert timed.labels[:3] == ["0F0", "0F1", "0B0"]
 
 
+def test_it_is_told_in_one_line():
+    """zbv at p = 4, m = 16: 2 · 3 · 16 of work, 3 of idle time, 2 p chunks alive."""
+    thin = "\N{THIN SPACE}"
+    assert repr(schedule("zbv", 4, 16).simulate()) == (
+        f"Simulation(makespan 99, idle 3.0{thin}% of it (3.1{thin}% of ideal), most alive 8 8 8 8)"
+    )
+
+
 @settings(max_examples=40, deadline=None)
 @given(case=random_orders())
 def test_the_memory_of_every_rank_returns_to_zero_and_peaks_as_told(case):
