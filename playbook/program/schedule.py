@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from playbook.program.schedule_size import check_size, counted, whole_count
 from playbook.program.simulate import Cost, simulate
 from playbook.program.simulation import Simulation
 from playbook.schedules.action import Action
@@ -23,7 +24,9 @@ from playbook.schedules.placement import chunks_of, placement_words, two_ways
 from playbook.schedules.registry import check_framework, find_plan
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)  # no slots: actions are made when asked for, and kept
+@dataclass(
+    frozen=True, kw_only=True, eq=False, repr=False
+)  # no slots: actions are made when asked for, and kept
 class Schedule:
     """Each rank's actions in order.
 
@@ -52,7 +55,13 @@ class Schedule:
     """Directions in which micro-batches pass; stages of a later chain are copies of those of the first."""
     note: str | None = None
     """What a textbook formula says wrongly at this size, or how an order of the user's own was read, in
-    words; None if nothing."""
+    words, or what else is worth knowing; None if nothing."""
+
+    def __repr__(self) -> str:
+        ways = f" in {self.chains} directions" if self.chains > 1 else ""
+        held = f"{counted(self.stages, 'rank')} × {counted(self.chunks, 'chunk')}{ways}"
+        passing = counted(self.microbatches, "micro-batch", "es")
+        return f"Schedule({self.name}: {held}, {passing}, {counted(sum(map(len, self.packed)), 'action')})"
 
     @cached_property
     def orders(self) -> tuple[tuple[Action, ...], ...]:
@@ -177,13 +186,15 @@ def schedule(
     Raises
     ------
     ValueError
-        For an unknown name, a size that has no order, or one that the framework refuses.
+        For an unknown name, a size that has no order, one that the framework refuses, or more than
+        `MOST_ACTIONS`.
     """
     if str(name).lower().endswith(".csv"):
         return _from_csv(Path(name), {"stages": stages, "microbatches": microbatches, "chunks": chunks})
     plan = find_plan(str(name))
-    p, m = _count("stages", stages), _count("microbatches", microbatches)
-    v = _count("chunks", plan.default_chunks if chunks is None else chunks)
+    p, m = whole_count("stages", stages), whole_count("microbatches", microbatches)
+    v = whole_count("chunks", plan.default_chunks if chunks is None else chunks)
+    check_size(p, m, v)
     refusal = plan.refuse(p, m, v)
     if refusal:
         raise ValueError(refusal)
@@ -196,18 +207,8 @@ def schedule(
         placement=plan.placement(p, v),
         packed=tuple(map(pack_order, plan.orders(p, m, v))),
         chains=plan.chains,
-        note=plan.note(p, m, v),
+        note="; ".join(said for said in (plan.note(p, m, v), plan.remark(p, m, v)) if said) or None,
     )
-
-
-def _count(what: str, value: int | None) -> int:
-    if value is None:
-        raise ValueError(f"{what} is missing; a schedule by name needs it, as in schedule('1f1b', 4, 16)")
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what}={value!r} is no whole number; use 1 or more")
-    if value < 1:
-        raise ValueError(f"{what}={value}; use 1 or more")
-    return int(value)
 
 
 def _from_csv(path: Path, given: dict[str, int | None]) -> Schedule:

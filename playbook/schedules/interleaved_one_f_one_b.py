@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playbook.schedules.packed import B, F, Packed, in_turn, pack
-from playbook.schedules.plan import ChunkCosts, Plan
+from playbook.schedules.plan import ChunkCosts, Plan, remark_of_one_chunk
 
 
 def rounds(ranks: int, microbatches: int) -> list[int]:
@@ -121,5 +121,6 @@ PLAN = Plan(
     peak=peak,
     peak_text="min(m v, (v − 1) p + 2 (p − 1 − r) + 1)",
     note=formula_note,
+    remark=remark_of_one_chunk("the same order as 1f1b"),
     rules={"torch": torch_rule, "megatron": megatron_rule},
 )

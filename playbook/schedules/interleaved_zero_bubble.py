@@ -5,7 +5,7 @@ from __future__ import annotations
 from playbook.schedules.conditions import light_weights
 from playbook.schedules.interleaved_one_f_one_b import passes, rounds, torch_rule
 from playbook.schedules.packed import F, I, Packed, W, pack, split_in_turn
-from playbook.schedules.plan import ChunkCosts, Plan
+from playbook.schedules.plan import ChunkCosts, Plan, remark_of_one_chunk
 
 
 def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
@@ -62,6 +62,7 @@ PLAN = Plan(
     peak=peak,
     peak_text="p v",
     note=note,
+    remark=remark_of_one_chunk("the same order as zb-h1"),
     cost_note=light_weights,
     rules={"torch": torch_rule},
 )

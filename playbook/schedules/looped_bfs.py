@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from playbook.schedules.packed import B, F, Packed, pack
-from playbook.schedules.plan import ChunkCosts, Plan, no_objection
+from playbook.schedules.plan import ChunkCosts, Plan, no_objection, remark_of_one_chunk
 
 
 def orders(ranks: int, microbatches: int, chunks: int) -> list[Packed]:
@@ -54,5 +54,6 @@ PLAN = Plan(
     peak=peak,
     peak_text="m v",
     note=note,
+    remark=remark_of_one_chunk("gpipe with its backwards last to first, as long and as large"),
     rules={"torch": no_objection},
 )

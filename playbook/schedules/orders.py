@@ -25,14 +25,20 @@ def read_orders(path: str | Path) -> tuple[tuple[Action, ...], ...]:
     Raises
     ------
     ValueError
-        If there is no such file, or a cell is no action; the text names row and column.
+        If there is no such file, it is no text, or a cell is no action; the text names row and column.
     """
     path = Path(path)
     if not path.is_file():
         raise ValueError(
             f"{path}: there is no such file; give a CSV with one row a rank, as in 0F0,0F1,0B0,0B1"
         )
-    return parse_orders(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"{path}: this is no text in UTF-8; give a CSV with one row a rank, as in 0F0,0F1,0B0,0B1"
+        ) from None
+    return parse_orders(text, str(path))
 
 
 def parse_orders(text: str, name: str = "order") -> tuple[tuple[Action, ...], ...]:

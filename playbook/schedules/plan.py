@@ -39,6 +39,17 @@ def no_objection(ranks: int, microbatches: int, chunks: int) -> str | None:
     return None
 
 
+def remark_of_one_chunk(what: str) -> Rule:
+    """Make the remark of a schedule of many chunks: what it is with one chunk a rank."""
+
+    def remark(ranks: int, microbatches: int, chunks: int) -> str | None:
+        if chunks > 1:
+            return None
+        return f"chunks=1: {what}; give chunks=2 or more to interleave"
+
+    return remark
+
+
 def any_cost(costs: ChunkCosts) -> str | None:
     """Accept all costs."""
     return None
@@ -79,6 +90,8 @@ class Plan:
     """Sizes for which no such order exists."""
     note: Rule = no_objection
     """Sizes for which an order exists and `idle` fails."""
+    remark: Rule = no_objection
+    """What is worth knowing at a size though `idle` holds."""
     cost_note: Callable[[ChunkCosts], str | None] = any_cost
     """Costs for which `idle` fails."""
     rules: Mapping[str, Rule] = field(default_factory=dict)

@@ -2,6 +2,7 @@ import pytest
 
 from playbook.program.schedule import schedule, schedule_from_orders
 from playbook.schedules import Action
+from playbook.schedules.registry import find_plan
 
 
 def test_an_order_written_as_csv_reads_back(tmp_path):
@@ -92,6 +93,31 @@ def test_a_v_has_the_loss_on_the_first_rank_and_a_loop_on_the_last():
         "rank 0 holds stage 0",
         "rank 1 holds stage 1 and the loss",
     )
+
+
+def test_it_is_told_in_one_line():
+    """A zero-bubble schedule runs F, I and W of every micro-batch on 8 stages."""
+    words = "Schedule(zbv: 4 ranks × 2 chunks, 16 micro-batches, 384 actions)"
+    assert repr(schedule("zbv", 4, 16)) == words
+    assert repr(schedule("gpipe", 1, 1)) == "Schedule(gpipe: 1 rank × 1 chunk, 1 micro-batch, 2 actions)"
+    assert "2 ranks × 1 chunk in 2 directions, 4 micro-batches" in repr(schedule("dualpipe", 2, 4))
+
+
+def test_a_file_that_is_no_text_is_named_with_the_rule(tmp_path):
+    path = tmp_path / "order.csv"
+    path.write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(
+        ValueError, match="order.csv: this is no text in UTF-8; give a CSV with one row a rank"
+    ):
+        schedule(path)
+
+
+def test_a_remark_is_part_of_the_note_and_leaves_the_formula_alone():
+    made = schedule("looped-bfs", 4, 2)
+    assert find_plan("looped-bfs").note(4, 2, 1) is None
+    assert "give chunks=2 or more to interleave" in (made.note or "")
+    assert "chunks=1" not in (schedule("looped-bfs", 4, 2, 2).note or "")
+    assert schedule("1f1b", 4, 8).note is None
 
 
 def test_a_missing_file_is_named(tmp_path):

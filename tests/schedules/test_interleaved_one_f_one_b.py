@@ -63,3 +63,10 @@ def test_torch_wants_equal_rounds_and_takes_seven_in_one():
     with pytest.raises(ValueError, match="torch runs 2 rounds.*use microbatches=8 or 10"):
         schedule("interleaved-1f1b", 4, 9, 2, framework="torch")
     assert schedule("interleaved-1f1b", 4, 7, 2, framework="torch").note is not None
+
+
+def test_one_chunk_is_1f1b_and_says_so():
+    made = schedule("interleaved-1f1b", 4, 7)
+    assert made.orders == schedule("1f1b", 4, 7).orders
+    assert made.note == "chunks=1: the same order as 1f1b; give chunks=2 or more to interleave"
+    assert schedule("interleaved-1f1b", 4, 8, 2).note is None

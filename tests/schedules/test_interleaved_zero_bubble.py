@@ -33,7 +33,7 @@ def test_heavier_inputs_and_lighter_weights_stretch_51_to_52_2():
 def test_one_chunk_is_zb_h1():
     made = schedule("interleaved-zero-bubble", 4, 7, 1)
     assert made.orders == schedule("zb-h1", 4, 7).orders
-    assert made.note is None
+    assert made.note == "chunks=1: the same order as zb-h1; give chunks=2 or more to interleave"
 
 
 def test_uneven_rounds_have_an_order_that_torch_refuses():

@@ -25,6 +25,15 @@ def test_below_one_micro_batch_a_rank_the_second_chunk_waits_both_ways():
     assert "microbatches=3 is less than stages=4" in (made.note or "")
 
 
+def test_one_chunk_is_gpipe_with_its_backwards_turned_round():
+    made, gpipe = schedule("looped-bfs", 4, 8), schedule("gpipe", 4, 8)
+    assert made.order(2)[:8] == gpipe.order(2)[:8]
+    assert made.order(2)[8:] == gpipe.order(2)[:7:-1]
+    assert made.simulate().makespan == gpipe.simulate().makespan
+    assert made.simulate().peak_live == gpipe.simulate().peak_live
+    assert "chunks=1: gpipe with its backwards last to first" in (made.note or "")
+
+
 def test_torch_takes_every_size_and_megatron_none():
     assert schedule("looped-bfs", 4, 3, 2, framework="torch").microbatches == 3
     with pytest.raises(ValueError, match="megatron has no schedule looped-bfs"):
