@@ -63,57 +63,6 @@ def test_params_names_keys_that_were_not_understood(command, tmp_path):
     )
 
 
-def test_schedule_gives_the_idle_time_in_both_conventions(answer, command):
-    # p = 4, m = 16, equal costs of one unit each: makespan 3 (m + p - 1), idle 3 (p - 1).
-    found = answer("schedule 1f1b --stages 4 --microbatches 16")
-    assert found["makespan"] == 57
-    assert found["idle_over_makespan"] == pytest.approx(3 / 19)
-    assert found["idle_over_ideal"] == pytest.approx(3 / 16)
-    assert found["peak_live"] == [4, 3, 2, 1]
-    assert found["span_idle"] == 9
-    text = command("schedule gpipe --stages 4 --microbatches 4")[1]
-    assert "42.9\N{THIN SPACE}%" in text
-    assert "source: simulated" in text
-
-
-def test_schedule_takes_costs_for_each_stage_links_and_stragglers(answer):
-    # Rank 1 twice as slow: its 2 + 4 a micro-batch, 4 of them, and rank 0's F and B around them.
-    found = answer("schedule 1f1b --stages 2 --microbatches 4 --straggler 1:2")
-    assert found["makespan"] == 1 + 4 * 6 + 2
-    assert found["ideal"] == 18
-    found = answer("schedule gpipe --stages 2 --microbatches 1 --forward 1,3 --backward 2 --recompute 1")
-    assert found["makespan"] == 1 + 3 + 3 + 3
-    # 0.5 s + 100 B / (200 B/s) each way, waited for on both ranks.
-    link = "--latency 0.5 --bandwidth 200 --message-bytes 100"
-    found = answer(f"schedule gpipe --stages 2 --microbatches 1 {link}")
-    assert found["makespan"] == 8
-    assert found["exposed_communication"] == [1, 1]
-
-
-def test_schedule_names_stages_formula_and_the_ways_of_sending(command):
-    text = command("schedule interleaved-1f1b --stages 2 --microbatches 4 --chunks 2")[1]
-    assert "rank 0 holds stages 0 and 2; rank 1 holds stages 1 and 3 and the loss" in text
-    assert "(p − 1)(f + b) = (p − 1)(F + B)/v = 3.00 cost units" in text
-    sizes = "--stages 2 --microbatches 4"
-    assert "deadlock: rank 0" in command(f"schedule 1f1b {sizes} --blocking-send --deferred-receives")[2]
-    assert command(f"schedule 1f1b {sizes} --comm 0.1 --one-queue")[0] == 0
-
-
-def test_schedule_writes_order_timeline_and_trace(command, tmp_path):
-    paths = {name: tmp_path / name for name in ("order-csv", "timeline-csv", "chrome-trace")}
-    told = " ".join(f"--{name} {path}" for name, path in paths.items())
-    assert command(f"schedule 1f1b --stages 2 --microbatches 2 {told}")[0] == 0
-    assert paths["order-csv"].read_text() == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
-    assert paths["timeline-csv"].read_text().startswith("scenario,rank,op")
-    assert len(json.loads(paths["chrome-trace"].read_text())["traceEvents"]) == 5 + 8 + 8
-
-
-def test_schedule_takes_an_order_from_a_file(answer, tmp_path):
-    path = tmp_path / "order.csv"
-    path.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
-    assert answer(f"schedule {path}")["makespan"] == 9
-
-
 def test_collective_counts_steps_bytes_and_seconds(answer):
     # Ring all-reduce of 1 GB on 4 ranks: 6 steps of 250 MB; 6 (2 us + 250 MB / 450 GB/s) = 3.3453 ms.
     found = answer("collective all_reduce --algorithm ring --ranks 4 --bytes 1000000000 --cluster 1x8-h100")
@@ -152,6 +101,16 @@ def test_memory_gives_the_peak_its_terms_and_the_worst_rank(answer):
     assert found["fits"] is True
 
 
+def test_memory_names_pipeline_ranks_and_the_stages_that_they_hold(command):
+    text = command("memory --model llama-3.1-70b --pp 4 --schedule zbv --dp 8")[1]
+    assert "pipeline rank  stages that it holds" in text
+    assert "\n0              0 and 7 " in text
+    assert "\n3              3 and 4 " in text
+    assert (
+        "\n1              1 and 2 " in command("memory --model llama-3.1-70b --pp 4 --schedule dualpipe")[1]
+    )
+
+
 def test_replicated_70b_does_not_fit_an_h100(answer, command):
     # 16 B a parameter alone are 1 129 GB.
     found = answer("memory --model llama-3.1-70b --dp 64")
@@ -168,15 +127,6 @@ def test_replicated_70b_does_not_fit_an_h100(answer, command):
         ("params --model /nowhere.json", "model file '/nowhere.json' does not exist"),
         ("params", "Missing option '--model'"),
         ("frob", "No such command 'frob'. Commands are params, memory, trace, schedule"),
-        ("schedule 9f9b --stages 4 --microbatches 8", "'9f9b' is not a schedule; use one of"),
-        ("schedule 1f1b --stages 0 --microbatches 8", "stages=0; use 1 or more"),
-        ("schedule 1f1b --stages 4", "microbatches is missing"),
-        ("schedule 1f1b --stages 4 --microbatches 8 --forward=-1", "forward=-1.0 must be at least 0"),
-        ("schedule /nowhere.csv", "/nowhere.csv"),
-        ("schedule 1f1b --stages 2 --microbatches 2 --forward a", "forward='a' must be a number, or one for"),
-        ("schedule 1f1b --stages 2 --microbatches 2 --straggler 2", "straggler='2' must be RANK:FACTOR"),
-        ("schedule 1f1b --stages 2 --microbatches 2 --latency 1", "a link has both; give --bandwidth too"),
-        ("schedule 1f1b --stages 2 --microbatches 2 --message-bytes 1", "give --latency and --bandwidth too"),
         ("collective all_sum", "all_sum"),
         ("collective all_reduce --ranks 0", "ranks=0; use 1 or more"),
         ("collective all_reduce --ranks 9 --cluster 1x8-h100", "ranks=9 but cluster 1x8-h100 has 8 GPUs"),

@@ -110,9 +110,19 @@ def test_the_demo_finds_everything_right(command):
 
 def test_a_pipelines_step_is_laid_beside_its_simulation_or_says_why_not():
     step = {"source": "emulated", "makespan_s": 0.67, "predicted_makespan_s": 0.66, "error": 0.0152}
-    assert pipeline_pairs(step) == [("pipeline", "670\u2009ms, emulated; simulated 660\u2009ms, so +1.5%")]
+    assert pipeline_pairs(step) == [
+        (
+            "pipeline",
+            "670\u2009ms, emulated: the emulated step, with sleeps in place of compute, and not the step "
+            "above; simulated 660\u2009ms, so +1.5%",
+        )
+    ]
     step = {"source": "measured:gloo", "makespan_s": 0.67, "not_tried": "not tried: ranks share a GPU"}
     assert pipeline_pairs(step) == [
-        ("pipeline", "670\u2009ms, measured:gloo; prediction not tried: ranks share a GPU")
+        (
+            "pipeline",
+            "670\u2009ms, measured:gloo: the step with its actions on the clock; "
+            "prediction not tried: ranks share a GPU",
+        )
     ]
     assert pipeline_pairs(None) == []

@@ -8,7 +8,7 @@ import typer
 from playbook.cli.options import Json
 from playbook.cli.output import write_json, write_pairs
 from playbook.cli.pipeline_options import with_costs
-from playbook.units import percent, significant
+from playbook.units import number, percent, seconds
 
 if TYPE_CHECKING:
     from playbook.program.schedule import Schedule
@@ -41,6 +41,7 @@ def schedule(
     """Time a pipeline schedule: makespan, idle time in both conventions, stage-chunks alive."""
     from playbook.program.schedule import schedule as make
 
+    _check_sizes(name, stages, microbatches)
     made = make(name, stages, microbatches, chunks, framework)
     timed = made.simulate(**options)
     if order_csv:
@@ -52,10 +53,19 @@ def schedule(
     if json:
         write_json({key: getattr(timed, key) for key in KEYS})
         return
-    write_pairs([*_described(made), *_measures(timed), *_formula(made, options)])
+    write_pairs([*_described(made), *_measures(made, timed, options), *_formula(made, options)])
     for note in _notes(made, options):
         typer.echo(f"note: {note}")
     typer.echo("source: simulated")
+
+
+def _check_sizes(name: str, stages: int | None, microbatches: int | None) -> None:
+    """Ask for missing sizes in the words of the command line."""
+    for what, value in (("stages", stages), ("microbatches", microbatches)):
+        if value is None and not name.lower().endswith(".csv"):
+            raise ValueError(
+                f"{what} is missing; give --{what}, as in: schedule 1f1b --stages 4 --microbatches 16"
+            )
 
 
 def _described(made: "Schedule") -> list[tuple[str, str]]:
@@ -68,16 +78,38 @@ def _described(made: "Schedule") -> list[tuple[str, str]]:
     ]
 
 
-def _measures(timed: "Simulation") -> list[tuple[str, str]]:
-    exposed = " ".join(significant(time) for time in timed.exposed_communication)
+def _measures(made: "Schedule", timed: "Simulation", options: dict[str, Any]) -> list[tuple[str, str]]:
+    # What rounding leaves of sums is no idle time.
+    span_idle, *exposed = (
+        0.0 if time < 1e-9 * timed.makespan else time
+        for time in (timed.span_idle, *timed.exposed_communication)
+    )
+    waits = " ".join(seconds(time, number) if _in_seconds(options) else number(time) for time in exposed)
     return [
-        ("makespan", f"{significant(timed.makespan)} cost units"),
+        ("makespan", f"{_time(timed.makespan, options)}{_in_whole_stages(made, timed, options)}"),
         ("idle / makespan", percent(timed.idle_over_makespan)),
         ("idle / ideal", percent(timed.idle_over_ideal)),
-        ("longest idle inside a rank's span", f"{significant(timed.span_idle)} cost units"),
-        ("idle while a message is under way, by rank", exposed),
+        ("longest idle inside a rank's span", _time(span_idle, options)),
+        ("idle while a message is under way, by rank", waits),
         ("stage-chunks alive, by rank", " ".join(str(live) for live in timed.peak_live)),
     ]
+
+
+def _in_seconds(options: dict[str, Any]) -> bool:
+    """Tell whether costs are seconds: with a link they have to be."""
+    return options["link"] is not None
+
+
+def _time(value: float, options: dict[str, Any]) -> str:
+    return seconds(value, number) if _in_seconds(options) else f"{number(value)} cost units"
+
+
+def _in_whole_stages(made: "Schedule", timed: "Simulation", options: dict[str, Any]) -> str:
+    """Say what a makespan in costs of a chunk is beside that of a schedule with one stage a rank."""
+    if made.chunks == 1 or _in_seconds(options) or any(isinstance(cost, list) for cost in options.values()):
+        return ""
+    whole = number(timed.makespan / made.chunks)
+    return f" (a chunk is 1/{made.chunks} of a rank's layers: {whole} in costs of a whole stage)"
 
 
 def _formula(made: "Schedule", options: dict[str, Any]) -> list[tuple[str, str]]:
@@ -91,7 +123,7 @@ def _formula(made: "Schedule", options: dict[str, Any]) -> list[tuple[str, str]]
     value = ""
     if costs is not None:
         idle = plan.idle(made.stages, made.microbatches, made.chunks, costs)
-        value = f" = {significant(idle)} cost units"
+        value = f" = {_time(idle, options)}"
     return [*pairs, ("idle by formula, no communication", f"{plan.idle_text}{value}")]
 
 
@@ -112,4 +144,20 @@ def _notes(made: "Schedule", options: dict[str, Any]) -> list[str]:
 
     plan, costs = plans().get(made.name), chunk_costs(options)
     about_costs = plan.cost_note(costs) if plan is not None and costs is not None else None
-    return [note for note in (made.note, about_costs) if note]
+    return [note for note in (made.note, about_costs, *_without_effect(made, options)) if note]
+
+
+def _without_effect(made: "Schedule", options: dict[str, Any]) -> list[str]:
+    from playbook.schedules.packed import B, is_beside, unpack
+
+    found = []
+    if options.get("overlap") is not None and not any(is_beside(order).any() for order in made.packed):
+        found.append(f"--overlap has no effect: {made.name} has no overlapped pairs")
+    if options.get("backward") is not None and not any(
+        (unpack(order)[1] == B).any() for order in made.packed
+    ):
+        found.append(
+            f"--backward has no effect: {made.name} runs every backward in two parts; "
+            f"give --backward-input and --backward-weight"
+        )
+    return found

@@ -14,7 +14,7 @@ COSTS = {
     "backward_input": ("1", "Cost of its backward for the input, same unit; or one a stage."),
     "backward_weight": ("1", "Cost of its backward for the weights, same unit; or one a stage."),
     "backward": (None, "Cost of a fused backward; the sum of the two if left out."),
-    "overlap": (None, "Cost of a forward and a backward at the same time; their sum if left out."),
+    "overlap": (None, "Cost of a forward and a backward at once, the longer or more; their sum if left out."),
     "recompute": ("0", "Added to each backward that needs activations."),
     "comm": ("0", "Delay between ranks, same unit, occupying neither; or one a border between stages."),
     "message_bytes": ("0", "Bytes of a message, for --latency and --bandwidth; or one a border."),
@@ -64,6 +64,8 @@ def simulate_options(given: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"message_bytes={given['message_bytes']} but no link; give --latency and --bandwidth too"
         )
+    if given["one_queue"] and given["blocking_send"]:
+        raise ValueError("--one-queue sends beside the computation; leave it or --blocking-send out")
     found["stragglers"] = read_stragglers(given["straggler"] or [])
     found["receive"] = "deferred" if given["deferred_receives"] else "early"
     return found | {"link": link, "blocking_send": given["blocking_send"], "queue": given["one_queue"]}
@@ -83,7 +85,8 @@ def read_cost(name: str, text: str) -> float | list[float]:
         raise ValueError(
             f"{name}={text!r} must be a number, or one for each with commas, such as 1,1,2"
         ) from None
-    values = [not_negative(name, value) for value in values]
+    if name != "overlap":  # its least is not 0: `simulate` knows it
+        values = [not_negative(name, value) for value in values]
     return values[0] if len(values) == 1 else values
 
 
@@ -105,12 +108,23 @@ def read_link(latency: str | None, bandwidth: str | None) -> Link | list[Link] |
 
 
 def read_stragglers(texts: list[str]) -> dict[int, float]:
-    """Read RANK:FACTOR, several with commas or one after the other."""
-    found = {}
+    """Read RANK:FACTOR, several with commas or one after the other.
+
+    Raises
+    ------
+    ValueError
+        If one is not that, or a rank has two.
+    """
+    found: dict[int, float] = {}
     for text in (part for one in texts for part in one.split(",")):
         rank, _, factor = text.partition(":")
         try:
-            found[int(rank)] = float(factor)
+            at, slower = int(rank), float(factor)
         except ValueError:
             raise ValueError(f"straggler={text!r} must be RANK:FACTOR, such as 2:1.5") from None
+        if at in found:
+            raise ValueError(
+                f"straggler={text!r} but rank {at} already has {found[at]:g}; give one for each rank"
+            )
+        found[at] = slower
     return found

@@ -50,11 +50,28 @@ def memory(scenario: Scenario, rank: int | None, as_json: bool) -> None:
     if len(found.per_stage) > 1:
         typer.echo("")
         write_table(
-            ("stage", "peak"), [(str(row["stage"]), gb(row["peak_bytes"])) for row in found.per_stage]
+            ("pipeline rank", "stages that it holds", "peak"),
+            [
+                (str(row["stage"]), stages, gb(row["peak_bytes"]))
+                for row, stages in zip(found.per_stage, stages_by_rank(scenario), strict=True)
+            ],
+            words=(0, 1),
         )
     typer.echo("source: formula")
     if found.note:
         typer.echo(f"note: {found.note}")
+
+
+def stages_by_rank(scenario: Scenario) -> list[str]:
+    """Return which stages of the model each pipeline rank holds, as in "0 and 7"."""
+    from playbook.schedules.registry import find_plan
+
+    layout = scenario.layout
+    plan = find_plan(layout.schedule)
+    placement = plan.placement(layout.pp, layout.stages // layout.pp)
+    depth = len(placement) // plan.chains
+    held = [[slot % depth for slot, rank in enumerate(placement) if rank == r] for r in range(layout.pp)]
+    return [" and ".join(map(str, stages)) for stages in held]
 
 
 def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:

@@ -124,7 +124,11 @@ def write_run(done: "Run", found: dict[str, Any]) -> None:
             ("parity", parity_text(found["parity"])),
             ("sent in a step", f"{thousands(traffic['wire_bytes'])} B by rank {traffic['rank']}, the most"),
             ("peak", f"{size(memory['peak_bytes'])} on rank {memory['rank']} at {memory['instant']}"),
-            ("step", f"{seconds(found['seconds'])}, median; over gloo no evidence of a strategy's speed"),
+            (
+                "step",
+                f"{seconds(found['seconds'])}, median of real compute; "
+                "over gloo no evidence of a strategy's speed",
+            ),
             *pipeline_pairs(found.get("pipeline")),
             ("directory", found["directory"]),
         ]
@@ -135,7 +139,10 @@ def pipeline_pairs(step: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Say how long a pipeline's step took on its ranks, and how far that is from the simulated one."""
     if step is None:
         return []
-    text = f"{seconds(step['makespan_s'])}, {step['source']}"
+    which = "the step with its actions on the clock"
+    if step["source"] == "emulated":
+        which = "the emulated step, with sleeps in place of compute, and not the step above"
+    text = f"{seconds(step['makespan_s'])}, {step['source']}: {which}"
     if "not_tried" in step:
         return [("pipeline", f"{text}; prediction {step['not_tried']}")]
     predicted = seconds(step["predicted_makespan_s"])
