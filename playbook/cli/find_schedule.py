@@ -1,5 +1,6 @@
 """`playbook find-schedule`: search an order for stages that are not equal, under a memory cap."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def find_schedule(
             str(row["copies"]),
             significant(row["makespan"], 4),
             str(row["peak"]),
-            percent(row["gap"], signed=True),
+            "—" if math.isnan(row["gap"]) else percent(row["gap"], signed=True),
             row["objection"],
         )
         for row in found.table.to_dict("records")

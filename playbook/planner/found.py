@@ -69,7 +69,7 @@ class FoundSchedule:
     @property
     def gap(self) -> float:
         """What the found order is over the bound, as a fraction of it; 0 proves it optimal."""
-        return self._gap(self.best)
+        return self._over_bound(self.best)
 
     @property
     def best_known(self) -> Tried | None:
@@ -83,7 +83,8 @@ class FoundSchedule:
 
         Columns: name, placement, copies (of the model's stages on all ranks together), makespan, peak (most
         stage-chunks alive on any rank), feasible, objection, lower_bound (of orders with at most so many
-        copies), gap (makespan over it, less 1; below 0 only for an order over the cap).
+        copies), gap (makespan over it, less 1; none for an order over the cap, of which the bound says
+        nothing).
         """
         from pandas import DataFrame
 
@@ -100,10 +101,14 @@ class FoundSchedule:
             "feasible": one.feasible,
             "objection": one.objection,
             "lower_bound": self.bounds[one.copies],
-            "gap": self._gap(one),
+            "gap": self._over_bound(one) if self._within_cap(one) else None,
         }
 
-    def _gap(self, one: Tried) -> float:
+    def _within_cap(self, one: Tried) -> bool:
+        cap = self.setting.cap
+        return cap is None or all(p <= c for p, c in zip(one.simulation.peak_live, cap, strict=True))
+
+    def _over_bound(self, one: Tried) -> float:
         bound = self.bounds[one.copies]
         over = one.makespan - bound
         return over / bound if abs(over) > CLOSE and bound else 0.0
@@ -127,10 +132,10 @@ class FoundSchedule:
         else:
             shorter = percent(1 - one.makespan / rival.makespan)
             text += f", {shorter} shorter than {rival.name} ({significant(rival.makespan, 4)})"
-        if self._gap(one) == 0:
+        if self._over_bound(one) == 0:
             return f"{text}, and none is shorter"
         bound = significant(self.bounds[one.copies], 4)
-        return f"{text}, at most {percent(self._gap(one))} over the best (none ends before {bound})"
+        return f"{text}, at most {percent(self._over_bound(one))} over the best (none ends before {bound})"
 
 
 def placement_word(made: Schedule) -> str:

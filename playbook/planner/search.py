@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from random import Random
 
@@ -78,7 +79,8 @@ def find_schedule(
     -------
     FoundSchedule
         `.schedule`, `.simulation`, `.makespan`, `.lower_bound`, `.gap`, and `.table` with every schedule of
-        the folder that has an order at this size. Never slower than the fastest of them under the same cap.
+        the folder that has an order at this size. Never slower than the fastest of them under the same cap,
+        and never with a larger peak than one of them that ends at the same time.
 
     Raises
     ------
@@ -158,7 +160,14 @@ def _best_of(
     rival = min(known, key=lambda one: one.makespan, default=None)
     if rival is not None and rival.makespan < found.makespan - CLOSE:
         raise AssertionError(f"{rival.name} was a start of the search and is shorter than its end")
-    return found
+    return _smallest(found, known)
+
+
+def _smallest(found: Tried, known: Sequence[Tried]) -> Tried:
+    """Of the found order and the known ones that end with it, the one that holds least; it is named found."""
+    ties = [one for one in known if one.makespan <= found.makespan + CLOSE]
+    best = min((found, *ties), key=lambda one: one.peak)
+    return found if best is found else replace(best, schedule=replace(best.schedule, name=found.name))
 
 
 def _search(placed: Placed, bound: float, known: Sequence[Tried], effort: float, random: Random) -> Scored:

@@ -104,8 +104,9 @@ def each(name: str, cost: Cost, count: int, places: str) -> tuple[float, ...]:
 
 
 def _listed(given: Any, count: int) -> tuple[Any, ...]:
-    """One value for each place; lists and arrays have their own."""
-    return tuple(given) if hasattr(given, "__len__") else (given,) * count
+    """One value for each place; lists and arrays have their own, a text is one value (and refused)."""
+    listed = hasattr(given, "__len__") and not isinstance(given, str | bytes)
+    return tuple(given) if listed else (given,) * count
 
 
 def _cap(given: int | Sequence[int] | None, ranks: int, chunks: int) -> tuple[int, ...] | None:
@@ -119,7 +120,7 @@ def _cap(given: int | Sequence[int] | None, ranks: int, chunks: int) -> tuple[in
     caps = _listed(given, ranks)
     if len(caps) != ranks:
         raise ValueError(f"memory_cap has {len(caps)} numbers for {ranks} ranks; give one number, or {ranks}")
-    caps = tuple(whole("memory_cap", cap) for cap in caps)
+    caps = tuple(_whole_cap(cap, chunks) for cap in caps)
     if min(caps) < chunks:
         rank = caps.index(min(caps))
         raise ValueError(
@@ -127,3 +128,18 @@ def _cap(given: int | Sequence[int] | None, ranks: int, chunks: int) -> tuple[in
             f"there when its loss is taken; use {chunks} or more"
         )
     return caps
+
+
+def _whole_cap(given: Any, chunks: int) -> int:
+    """A cap of one rank: stage-chunks are whole, so a fraction is refused with the whole ones beside it."""
+    if isinstance(given, float) and math.isfinite(given):
+        low, high = max(chunks, math.floor(given)), max(chunks, math.ceil(given))
+        near = f"{low}" if low == high else f"{low} or {high}"
+        raise TypeError(f"memory_cap={given!r} counts stage-chunks, which are whole numbers; use {near}")
+    try:
+        return whole("memory_cap", given)
+    except TypeError:
+        raise TypeError(
+            f"memory_cap={given!r} must be a whole number of stage-chunks, or one a rank; use "
+            f"memory_cap={chunks} or more"
+        ) from None

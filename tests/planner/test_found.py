@@ -56,3 +56,9 @@ def test_words_say_when_no_known_schedule_fits():
     assert "where no known schedule keeps within cap and options" in repr(found)
     # One micro-batch after the other: (4 F + 4 I + W) each.
     assert found.makespan == 8 * 9
+
+
+def test_an_order_over_the_cap_has_no_gap_to_the_bound_under_the_cap():
+    table = find_schedule(4, 8, memory_cap=1, copies=1).table.set_index("name")
+    assert table.gap.isna()["1f1b"]
+    assert table.gap["found"] == 0

@@ -117,3 +117,13 @@ def test_equal_stages_without_a_cap_reach_the_bound():
     found = find_schedule(4, 8, copies=1)
     # (p − 1) F + m (F + I + W), which no order beats.
     assert (found.makespan, found.lower_bound, found.gap) == (27, 27, 0)
+
+
+@pytest.mark.parametrize("given", [(16, 64, 1), (4, 8, 2)])
+def test_no_known_order_ends_as_soon_and_holds_less(given):
+    p, m, v = given
+    found = find_schedule(p, m, chunks=v, copies=1, effort=0.1)
+    rivals = [one for one in found.known if one.copies == 1 and one.makespan <= found.makespan + 1e-9]
+    assert rivals
+    assert found.best.peak <= min(one.peak for one in rivals)
+    assert found.schedule.name == "found"

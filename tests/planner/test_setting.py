@@ -49,3 +49,16 @@ def test_what_does_not_fit_is_refused_with_what_would(given, text):
 def test_a_cost_that_is_no_number_is_named():
     with pytest.raises(TypeError, match="forward='x' must be a number"):
         Setting.of(**{**PLAIN, "forward": ["x"] * 6})
+
+
+@pytest.mark.parametrize(
+    ("cap", "text"),
+    [
+        (2.5, "memory_cap=2.5 counts stage-chunks, which are whole numbers; use 2 or 3"),
+        (1.5, "memory_cap=1.5 counts stage-chunks, which are whole numbers; use 2"),
+        ("3", "memory_cap='3' must be a whole number of stage-chunks, or one a rank; use memory_cap=2 or"),
+    ],
+)
+def test_a_cap_that_is_not_whole_is_refused_with_the_whole_ones_beside_it(cap, text):
+    with pytest.raises(TypeError, match=text):
+        Setting.of(**{**PLAIN, "memory_cap": cap})
