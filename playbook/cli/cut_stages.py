@@ -1,6 +1,7 @@
 """`playbook cut-stages`: which layers go to which pipeline stage."""
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from playbook.units import GB, gb, seconds
 KEYS = (
     *("stage_layers", "seconds", "rank_seconds", "bytes", "proven"),
     *("equal_layers", "equal_seconds", "equal_rank_seconds", "equal_bytes"),
+    *("step_seconds", "equal_step_seconds"),
 )
 
 
@@ -25,8 +27,17 @@ def register(app: typer.Typer) -> None:
 def cut_stages(scenario: Scenario, memory_cap_gb: float | None, as_json: bool) -> None:
     """Cut the layers into stages so that the slowest rank is as fast as can be; beside it the equal cut."""
     from playbook.planner import cut_stages as cut
+    from playbook.planner.capped_cut import NoCutFits
 
-    found = cut(scenario, memory_cap_bytes=None if memory_cap_gb is None else memory_cap_gb * GB)
+    try:
+        found = cut(scenario, memory_cap_bytes=None if memory_cap_gb is None else memory_cap_gb * GB)
+    except NoCutFits as none:
+        # Rounded up, so that what is advised is enough.
+        enough = math.ceil(none.needed_bytes / GB * 10) / 10
+        raise ValueError(
+            f"--memory-cap-gb {memory_cap_gb:g}: {none.told}; use --memory-cap-gb {enough:.1f} or more, more "
+            f"stages, or recomputation"
+        ) from None
     if as_json:
         write_json({key: getattr(found, key) for key in KEYS})
         return
@@ -54,8 +65,13 @@ def with_cap(command: Callable[[Scenario, float | None, bool], None]) -> Callabl
 
     def call(**given: Any) -> None:
         cap, as_json = given.pop("memory_cap_gb"), given.pop("json")
-        if given["stage_layers"] is None:
-            given["stage_layers"] = uneven(given)
+        if given["stage_layers"] is not None:
+            raise ValueError(
+                f"--stage-layers {given['stage_layers']}: this command finds each stage's layers itself; "
+                f"leave it out here, or see what that cut holds with `playbook memory --stage-layers "
+                f"{given['stage_layers']}`"
+            )
+        given["stage_layers"] = uneven(given)
         command(build_scenario(given), cap, as_json)
 
     plain = inspect.signature(with_scenario(command)).parameters.values()

@@ -13,6 +13,10 @@ from playbook.predict.layer_costs import LayerCost
 from playbook.program.schedule import Schedule
 from playbook.schedules.packed import B, F, W, unpack
 
+FIELDS = (
+    *("seconds", "forward_s", "backward_input_s", "backward_weight_s"),
+    *("state_bytes", "activation_bytes"),
+)
 EMBEDDING, HEAD = "embedding", "head"
 """Names of the ends in a list of costs; the first stage holds the one, the last stage the other."""
 
@@ -31,6 +35,8 @@ class CutCosts:
     """Per rank, the largest combinations of chunks alive on its slots; one row each."""
     sums: dict[str, Floats]
     """Field → its sum over the layers before each border."""
+    extra_bytes: tuple[float, ...]
+    """Per rank, what its peak has beside state and kept activations: temporaries and buffers of messages."""
 
     @classmethod
     def of(cls, order: Schedule, costs: Sequence[LayerCost], layers: int) -> CutCosts:
@@ -51,8 +57,15 @@ class CutCosts:
                 f"{layers}, with {EMBEDDING!r} before and {HEAD!r} behind them if they count"
             )
         alive = tuple(most_alive(order, rank) for rank in range(order.stages))
-        sums = {field: _sums(inner, field) for field in ("seconds", "state_bytes", "activation_bytes")}
-        return cls(order=order, layers=inner, first_end=first, last_end=last, alive=alive, sums=sums)
+        return cls(
+            order=order,
+            layers=inner,
+            first_end=first,
+            last_end=last,
+            alive=alive,
+            sums={field: _sums(inner, field) for field in FIELDS},
+            extra_bytes=(0.0,) * order.stages,
+        )
 
     def slots(self, rank: int) -> list[int]:
         """Slots of a rank."""
@@ -79,12 +92,14 @@ class CutCosts:
         return np.array(sums) / self.order.chains
 
     def rank_bytes(self, cut: Sequence[int]) -> Floats:
-        """Bytes of each rank: state of its stages, and activations of the chunks alive at the worst time."""
+        """Bytes of each rank: state of its stages, activations of the chunks alive at the worst time, and
+        what it has beside."""
         state, kept = (self.by_stage(cut, field) for field in ("state_bytes", "activation_bytes"))
         found = []
         for rank, counts in enumerate(self.alive):
             stages = [slot % self.order.depth for slot in self.slots(rank)]
-            found.append(float(state[stages].sum() + (counts @ kept[stages]).max()))
+            alive = (counts @ kept[stages]).max()
+            found.append(float(state[stages].sum() + alive + self.extra_bytes[rank]))
         return np.array(found)
 
     def seconds_demand(self, stages: Sequence[int], limit: float, share: float = 1.0) -> Demand:
@@ -114,7 +129,7 @@ class CutCosts:
         for counts in self.alive[rank].tolist():
             by_stage = dict(zip(held, counts, strict=True))
             lines = [state + by_stage[stage] * kept for stage in stages]
-            fixed = sum(
+            fixed = self.extra_bytes[rank] + sum(
                 self.end_of(stage, "state_bytes") + by_stage[stage] * self.end_of(stage, "activation_bytes")
                 for stage in stages
             )

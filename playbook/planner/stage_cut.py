@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from playbook.planner.capped_cut import capped_cut
 from playbook.planner.cut_costs import CutCosts
-from playbook.planner.least_cut import equal_cut, least_cut, smallest_cut
+from playbook.planner.cut_step import CutStep, StepOf, calibrated, predicted_step, step_of_costs
+from playbook.planner.least_cut import equal_cut, least_cut
 from playbook.predict.layer_costs import LayerCost
 from playbook.predict.layer_costs import layer_costs as predicted_costs
 from playbook.predict.stages import pipeline
@@ -36,7 +39,10 @@ class StageCut:
         Most bytes on a rank; None for no cap.
     proven
         Whether no cut has a faster slowest rank (to one part in a million). True with one or two stages a
-        rank; with more, single layers were moved as long as that helped.
+        rank; with more, single layers were moved as long as that helped. Under a cap that the fastest cut
+        does not keep, bytes count by their sums over layers, and only if these were exact.
+    step_of
+        Simulates a step under a cut.
     """
 
     costs: CutCosts
@@ -44,6 +50,7 @@ class StageCut:
     equal_layers: tuple[int, ...]
     memory_cap_bytes: float | None
     proven: bool
+    step_of: StepOf
 
     @property
     def seconds(self) -> tuple[float, ...]:
@@ -67,13 +74,34 @@ class StageCut:
 
     @property
     def bytes(self) -> tuple[int, ...]:
-        """State and activations in flight at the worst time, on each rank."""
-        return tuple(round(size) for size in self.costs.rank_bytes(self.stage_layers))
+        """Peak of each rank, as `playbook memory` gives it; with costs that were given, state and
+        activations in flight at the worst time."""
+        return self.step.bytes
 
     @property
     def equal_bytes(self) -> tuple[int, ...]:
         """The same under the equal cut."""
-        return tuple(round(size) for size in self.costs.rank_bytes(self.equal_layers))
+        return self.equal_step.bytes
+
+    @cached_property
+    def step(self) -> CutStep:
+        """One step under this cut, simulated: what all ranks together take, waits included."""
+        return self.step_of(self.stage_layers)
+
+    @cached_property
+    def equal_step(self) -> CutStep:
+        """The same under the equal cut."""
+        return self.step_of(self.equal_layers)
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds of a whole step, simulated."""
+        return self.step.seconds
+
+    @property
+    def equal_step_seconds(self) -> float:
+        """The same under the equal cut."""
+        return self.equal_step.seconds
 
     @property
     def table(self) -> DataFrame:
@@ -107,7 +135,23 @@ class StageCut:
         sure = "" if self.proven else "; not proven the least"
         return (
             f"StageCut({','.join(map(str, self.stage_layers))}; equal cut: slowest {what} {seconds(equal)} "
-            f"({where}){beyond}; this cut {seconds(found)}{sure}; predicted, one micro-batch)"
+            f"({where}){beyond}; this cut {seconds(found)}{sure}; predicted, one micro-batch; "
+            f"{self._step_words(over)})"
+        )
+
+    def _step_words(self, over: bool) -> str:
+        """What the cut does to the whole step, and what to do if that is no gain."""
+        before, after = self.equal_step_seconds, self.step_seconds
+        change = f"{seconds(before)} → {seconds(after)}"
+        if self.stage_layers == self.equal_layers or abs(after - before) <= 1e-6 * before:
+            return f"simulated step {seconds(after)} under either"
+        if after < before:
+            return f"simulated step {change}"
+        name = self.costs.order.name
+        keep = "take it only since the equal one does not fit" if over else "keep the equal cut"
+        return (
+            f"but the simulated step gets slower, {change}: this cut changes when {name}'s actions can "
+            f"start, and ranks wait longer than the slowest one saves; {keep}"
         )
 
     def _where(self, rank: int, what: str) -> str:
@@ -139,8 +183,8 @@ def cut_stages(
         The scenario: its layout gives ranks, chunks and schedule, its batch the micro-batches; stage_layers
         that it has are not read.
     memory_cap_bytes
-        Most bytes on a rank: state of its stages, and the activations of the chunks alive at the worst time
-        of its order. None for no cap.
+        Most bytes on a rank at its peak, as `playbook memory` gives it; with `layer_costs`, state of its
+        stages and the activations of the chunks alive at the worst time of its order. None for no cap.
     layer_costs
         Costs of the layers, one micro-batch on one rank, in order of depth, with "embedding" before and
         "head" behind them if they count; predicted from the scenario if not given. For layers that the
@@ -155,7 +199,7 @@ def cut_stages(
     Raises
     ------
     ValueError
-        If nothing fits (which rank is over, and by how much, at the cut that comes closest), if there are
+        If nothing fits (`NoCutFits`: which rank is over, and by how much, at the closest cut), if there are
         more stages than layers, or if `layer_costs` has not as many layers as the model.
 
     Notes
@@ -163,34 +207,29 @@ def cut_stages(
     Each layer is in exactly one stage: the stages' layers add up to the model's. Messages between stages are
     not part of a stage's time.
     """
+    if not isinstance(s, Scenario):
+        raise TypeError(
+            f"s={s!r} must be a Scenario; use pb.Scenario(pb.model(...), pb.Workload(), pb.Layout(pp=4))"
+        )
     order = pipeline(s)
     if order.depth > s.model.layers:
         raise ValueError(
             f"{order.depth} stages but {s.model.name} has {s.model.layers} layers; use no more stages"
         )
     cap = None if memory_cap_bytes is None else positive("memory_cap_bytes", memory_cap_bytes)
-    given = predicted_costs(s) if layer_costs is None else layer_costs
-    costs = CutCosts.of(order, given, s.model.layers)
-    found, proven = least_cut(costs, cap)
-    if found is None:
-        raise ValueError(_refusal(costs, cap or 0.0, proven))
+    equal = equal_cut(s.model.layers, order.depth)
+    costs = CutCosts.of(order, predicted_costs(s) if layer_costs is None else layer_costs, s.model.layers)
+    step_of = predicted_step(s) if layer_costs is None else step_of_costs(costs)
+    if cap is None:
+        found, proven = least_cut(costs, None)
+        assert found is not None, "without a cap there is a cut"
+    else:
+        found, proven = capped_cut(calibrated(costs, step_of, equal), step_of, cap)
     return StageCut(
         costs=costs,
         stage_layers=found,
-        equal_layers=equal_cut(s.model.layers, order.depth),
+        equal_layers=equal,
         memory_cap_bytes=cap,
         proven=proven,
-    )
-
-
-def _refusal(costs: CutCosts, cap: float, proven: bool) -> str:
-    """Which rank is over the cap, and by how much, at the cut that comes closest."""
-    layers, stages = len(costs.layers), costs.order.depth
-    closest = smallest_cut(costs)
-    size, fits = costs.rank_bytes(closest), "fits" if proven else "was found to fit"
-    rank, most = int(size.argmax()), float(size.max())
-    return (
-        f"memory_cap_bytes={cap:g}: no cut of {layers} layers into {stages} stages {fits}; at the closest, "
-        f"{','.join(map(str, closest))}, rank {rank} holds {gb(most)}, {gb(most - cap)} over; use "
-        f"{most:.0f} bytes or more, more stages, or recomputation"
+        step_of=step_of,
     )

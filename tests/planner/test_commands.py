@@ -1,4 +1,5 @@
 import json
+import re
 
 import playbook as pb
 from playbook.cli import run_command
@@ -46,3 +47,32 @@ def test_cut_stages_refuses_a_cap_that_nothing_keeps_in_one_line(capsys):
     asked = ["cut-stages", "--model", "llama-3.2-1b", "--pp", "4", "--memory-cap-gb", "1"]
     assert run_command(asked) == 2
     assert "no cut of 16 layers into 4 stages fits" in capsys.readouterr().err
+
+
+def test_orders_over_the_cap_have_no_gap(capsys):
+    asked = ["find-schedule", "--stages", "4", "--microbatches", "8", "--memory-cap", "1", "--copies", "1"]
+    assert run_command([*asked, "--json"]) == 0
+    gaps = {row["name"]: row["gap"] for row in json.loads(capsys.readouterr().out)["schedules"]}
+    assert gaps["1f1b"] is None
+    assert gaps["found"] == 0
+    assert run_command(asked) == 0
+    text = capsys.readouterr().out
+    assert "—" in next(line for line in text.splitlines() if line.startswith("1f1b"))
+    assert "\N{MINUS SIGN}" not in text
+
+
+def test_the_cap_that_cut_stages_advises_works(capsys):
+    asked = ["cut-stages", "--model", "llama-3.1-8b", "--pp", "4", "--schedule", "zbv", "--memory-cap-gb"]
+    assert run_command([*asked, "40"]) == 2
+    told = capsys.readouterr().err
+    advised = re.search(r"use --memory-cap-gb ([\d.]+) or more", told)
+    assert advised is not None
+    assert "bytes" not in told
+    assert run_command([*asked, advised[1]]) == 0
+
+
+def test_cut_stages_refuses_a_cut_that_is_given(capsys):
+    assert (
+        run_command(["cut-stages", "--model", "llama-3.1-8b", "--pp", "4", "--stage-layers", "8,8,8,8"]) == 2
+    )
+    assert "--stage-layers 8,8,8,8: this command finds each stage's layers itself" in capsys.readouterr().err

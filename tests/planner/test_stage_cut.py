@@ -71,7 +71,7 @@ def test_words_say_which_stage_was_slow_and_why():
     text = repr(pb.cut_stages(llama()))
     assert "equal cut: slowest stage" in text
     assert "(stage 3, with the head); this cut" in text
-    assert text.endswith("predicted, one micro-batch)")
+    assert "predicted, one micro-batch; simulated step " in text
 
 
 def test_no_layer_is_lost_where_stages_do_not_divide_them():
@@ -134,7 +134,9 @@ def test_the_table_has_a_row_a_stage():
 
 def test_a_cap_that_nothing_keeps_names_rank_and_excess():
     with pytest.raises(
-        ValueError, match=r"no cut of 16 layers into 4 stages fits; .* rank \d holds .* over; use \d+"
+        ValueError,
+        match=r"no cut of 16 layers into 4 stages fits; .* rank \d holds .* over; "
+        r"use memory_cap_bytes=\d+ or more",
     ):
         pb.cut_stages(llama(), memory_cap_bytes=1e9)
 
@@ -142,8 +144,49 @@ def test_a_cap_that_nothing_keeps_names_rank_and_excess():
 def test_the_smallest_cap_that_it_names_works():
     with pytest.raises(ValueError) as caught:
         pb.cut_stages(llama(), memory_cap_bytes=1e9)
-    least = int(str(caught.value).split("use ")[1].split(" bytes")[0])
-    assert max(pb.cut_stages(llama(), memory_cap_bytes=least + 1).bytes) <= least + 1
+    least = int(str(caught.value).split("use memory_cap_bytes=")[1].split(" or")[0])
+    assert max(pb.cut_stages(llama(), memory_cap_bytes=least).bytes) <= least
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks"), [("1f1b", 1), ("zb-h1", 1), ("zbv", 2), ("dualpipe", 1), ("interleaved-1f1b", 2)]
+)
+def test_bytes_and_the_cap_are_those_of_the_memory_prediction(schedule, chunks):
+    s = llama(schedule=schedule, chunks=chunks)
+    free = pb.cut_stages(s)
+    cap = (max(free.bytes) + min(free.bytes)) / 2
+    try:
+        cut = pb.cut_stages(s, memory_cap_bytes=cap)
+    except ValueError as none:
+        cap = int(str(none).split("use memory_cap_bytes=")[1].split(" or")[0])
+        cut = pb.cut_stages(s, memory_cap_bytes=cap)
+    asked = replace(s, layout=replace(s.layout, stage_layers=cut.stage_layers))
+    peaks = tuple(pb.training_memory(asked, rank=rank).walk.peak_bytes for rank in range(4))
+    assert cut.bytes == peaks
+    assert max(peaks) <= cap
+
+
+def test_words_say_when_the_whole_step_gets_slower():
+    # 32 layers on four ranks of two directions: the slowest rank gets faster, and the others wait longer.
+    layout = pb.Layout(pp=4, schedule="dualpipe")
+    cut = pb.cut_stages(pb.Scenario(pb.model("llama-3.1-8b"), pb.Workload(global_batch=8), layout))
+    assert max(cut.rank_seconds) < max(cut.equal_rank_seconds)
+    assert cut.step_seconds > cut.equal_step_seconds
+    assert "but the simulated step gets slower, " in repr(cut)
+    assert repr(cut).endswith("keep the equal cut)")
+
+
+def test_given_costs_are_simulated_without_messages():
+    costs = [cost(f"layers.{n}", 10**9, 100) for n in range(16)]
+    cut = pb.cut_stages(llama(), layer_costs=costs)
+    # 1F1B, equal stages: (m + p − 1)(F + B), m = 8, p = 4, four layers a stage.
+    assert cut.step_seconds == pytest.approx(11 * 4 * costs[0].seconds)
+    assert "under either" in repr(cut)
+
+
+def test_what_is_no_scenario_is_refused_in_words():
+    with pytest.raises(TypeError, match="s='llama' must be a Scenario; use pb.Scenario"):
+        pb.cut_stages("llama")
 
 
 def test_costs_of_another_model_are_refused():
