@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from playbook.planner.microbatch_words import words
 from playbook.planner.stage_times import StageTimes
 from playbook.program.schedule import Schedule, schedule
 from playbook.schedules.packed import I, unpack
 from playbook.schedules.registry import find_plan
 from playbook.spec.rules import divisors, not_negative, positive, whole
-from playbook.units import percent, seconds, significant
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -95,19 +95,10 @@ class MicrobatchChoice:
         return DataFrame({**columns, "source": "simulated"})
 
     def __repr__(self) -> str:
-        best, bubble, kernels = self.best, self.smallest_bubble, self.fastest_kernels
         return (
-            f"MicrobatchChoice({self.global_batch} sequences on {self.stages} ranks: {best.schedule} with "
-            f"m = {best.microbatches} micro-batches of {best.micro_batch} is fastest, {seconds(best.step_s)} "
-            f"a step, {significant(best.sequences_per_s)} sequences/s ({_trade(best)}); smallest bubble: "
-            f"m = {bubble.microbatches} ({_trade(bubble)}); fastest kernels: m = {kernels.microbatches} "
-            f"({_trade(kernels)}); simulated from times {self.times.source})"
+            f"MicrobatchChoice({self.global_batch} sequences on {self.stages} ranks: {words(self)}; "
+            f"simulated from times {self.times.source})"
         )
-
-
-def _trade(row: MicrobatchRow) -> str:
-    forward = seconds(row.forward_s_per_sequence)
-    return f"{percent(row.idle_over_makespan)} idle, forward of a sequence {forward}"
 
 
 def best_microbatches(
@@ -155,6 +146,12 @@ def best_microbatches(
     -----
     Simulated from the times given. The optimizer and gradient reductions, the same for all, are left out.
     """
+    if not isinstance(times, StageTimes):
+        raise TypeError(
+            f"times={type(times).__name__}(...) must be StageTimes, a stage's seconds by micro-batch; "
+            f'measure them with pb.measure_stage_times(None, "toy-15m", 2, 16), or give '
+            f"StageTimes(sequences=..., forward_s=..., backward_s=...)"
+        )
     p, batch = whole("stages", stages), whole("global_batch", global_batch)
     low, high = times.sequences[0], times.sequences[-1]
     sizes = [size for size in divisors(batch) if low <= size <= high]

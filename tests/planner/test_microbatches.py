@@ -80,3 +80,28 @@ def test_a_batch_that_no_size_divides_is_refused():
     times = StageTimes(sequences=(3, 4), forward_s=(1, 1), backward_s=(1, 1))
     with pytest.raises(ValueError, match="global_batch=10 has no divisor from 3 to 4"):
         best_microbatches(times, 2, 10)
+
+
+def test_fewer_micro_batches_than_stages_are_not_praised():
+    # A forward costs almost the same for 1 and 8 sequences, so one micro-batch of 8 is least slow.
+    flat = StageTimes(sequences=(1, 2, 4, 8), forward_s=(1, 1.1, 1.2, 1.3), backward_s=(2, 2.2, 2.4, 2.6))
+    text = repr(best_microbatches(flat, 4, 8))
+    # One micro-batch passes 4 ranks one after the other: 3/4 idle, and no more than one rank's work.
+    assert "m = 1 micro-batches of 8 is the least slow" in text
+    assert "75.0\N{THIN SPACE}% of the ranks' time is idle, 4 ranks do the work of 1.00" in text
+    assert "pipelining does not pay at this size on these times" in text
+    assert "is fastest" not in text
+
+
+def test_one_candidate_is_no_comparison():
+    text = repr(best_microbatches(TIMES, 4, 17))
+    assert "m = 17 micro-batches of 1" in text
+    assert "nothing to compare: of the divisors of 17, only 1 could be timed" in text
+    assert "a micro-batch must divide the batch: of 24 the measured sizes could be compared" in text
+    assert "fastest" not in text
+    assert "smallest bubble" not in text
+
+
+def test_what_are_no_stage_times_is_refused_in_words():
+    with pytest.raises(TypeError, match=r"times=int\(...\) must be StageTimes, .* pb.measure_stage_times"):
+        best_microbatches(3, 4, 32)
