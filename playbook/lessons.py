@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 
+from playbook.code_as_html import code_as_html
 from playbook.spec import Scenario
 from playbook.spec.rules import choice
 from playbook.strategies import runnable
@@ -185,6 +186,10 @@ class Source:
     def _repr_markdown_(self) -> str:
         title = f"`strategies/{self.strategy}/ranks.py`, {self.lines} lines of code"
         return f"{title}\n\n```python\n{self.text}\n```"
+
+    def _repr_html_(self) -> str:
+        title = f"<code>strategies/{self.strategy}/ranks.py</code>, {self.lines} lines of code"
+        return f"<p>{title}</p>{code_as_html(self.text)}"
 
 
 def source(strategy: str) -> Source:
