@@ -48,6 +48,8 @@ def idle(ranks: int, microbatches: int, chunks: int, costs: ChunkCosts) -> float
     As in DualPipeV with p/2 ranks.
     """
     half = ranks // 2
+    if not half:
+        return 0.0  # one rank waits for nobody
     saved = costs.forward + costs.backward - costs.both
     idlest = costs.both + costs.backward - 3 * costs.backward_weight
     return (half - 1) * (idlest - saved * max(0, half - 2) / (2 * half))

@@ -1,7 +1,8 @@
 import pytest
 
 from playbook.program.schedule import schedule
-from playbook.schedules.dualpipe import both_ways
+from playbook.schedules.dualpipe import PLAN, both_ways
+from playbook.schedules.plan import ChunkCosts
 
 
 def test_half_of_the_micro_batches_enter_at_each_end():
@@ -40,6 +41,12 @@ def test_a_pair_as_long_as_its_halves_idles_p_minus_2(stages, microbatches, make
     timed = schedule("dualpipe", stages, microbatches).simulate()
     assert (timed.makespan, timed.idle) == (makespan, idle)
     assert timed.peak_live == (stages + 1,) * stages
+
+
+def test_one_rank_alone_never_idles():
+    made = schedule("dualpipe", 1, 8)
+    assert PLAN.idle(1, 8, 1, ChunkCosts(forward=1, backward_input=1, backward_weight=1)) == 0
+    assert made.simulate().idle == 0
 
 
 @pytest.mark.parametrize("overlap", [2.0, 2.25, 2.9])
