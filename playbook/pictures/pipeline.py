@@ -43,6 +43,7 @@ def pipeline_picture(
         "headline": said,
         "schedules": [lane(one, setting, limit, scale) for one in orders],
         "unit": unit_words(orders),
+        "hop": hop_words(orders),
         "units": {"time": _time_unit(first, scale), "hold": limit.unit},
         "work": first.timed.ideal / scale,
         "work_words": _work_words(first, scale),
@@ -92,6 +93,18 @@ def unit_words(orders: Sequence[TimedOrder]) -> str:
         return "seconds and GB predicted from data-sheet rates"
     share = "forward of a stage" if most == 1 else f"forward of 1/{most} of a rank's layers"
     return f"1 {'slot' if orders[0].forward and most == 1 else 'unit'} = {share}"
+
+
+def hop_words(orders: Sequence[TimedOrder]) -> str:
+    """What the latency is in units of the clock; empty without one, and for a model."""
+    first, most = orders[0], max(one.order.chunks for one in orders)
+    if first.model is not None or not first.hop:
+        return ""
+    drawn = "unit" if first.hop == 1 else "units"
+    said = f"A hop takes {short(first.hop)} {drawn}"
+    if most == 1:
+        return f"{said}: the latency, in the units of F : I : W."
+    return f"{said}: latency {short(first.hop / most)} × {most}, as F : I : W are those of a whole rank."
 
 
 def _work_words(one: TimedOrder, scale: float) -> str:

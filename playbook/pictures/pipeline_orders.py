@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from playbook.pictures.pipeline_pairs import pair_costs
 from playbook.pictures.pipeline_setting import Setting
 from playbook.pictures.words import amount, in_words, micro_batches, short
 from playbook.program.schedule import Schedule, schedule
@@ -220,6 +221,9 @@ def timed_order(order: Schedule, setting: Setting, most: int) -> TimedOrder:
     if not setting.cut.even:
         shares = setting.cut.shares(order.depth, order.stages)
         costed = {name: [cost * share for share in shares] for name, cost in costed.items()}
+        if chunk.overlap is not None:
+            whole = [chunk.backward * share for share in shares]
+            costed["overlap"] = pair_costs(order, costed["forward"], whole, costs.overlap)
     given = {**costed, "comm": costs.latency * most}
     if setting.straggler:
         given["stragglers"] = dict([setting.straggler])

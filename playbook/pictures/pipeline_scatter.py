@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playbook.pictures.pipeline_orders import TimedOrder, title_of
-from playbook.pictures.words import in_words
+from playbook.pictures.words import counted, in_words
 from playbook.schedules import plans
 from playbook.units import percent
 
@@ -110,20 +110,35 @@ def scatter_headline(field: Field, cap: float) -> list[str]:
     """Which schedules are worth a choice, and the best under the limit if there is one."""
     front, count = field.front, len(field.orders)
     least, best = front[0], front[-1]
-    if len(front) == 1:
+    tied = [one for one in field.orders if _ties(one, best)]
+    if len(front) == 1 and len(tied) > 1:
+        who = "All" if len(tied) == count else f"{in_words(len(tied)).capitalize()} of"
+        finding = f"{who} {in_words(count)} schedules tie for the best: {_said(best)}."
+    elif len(front) == 1:
         finding = f"{best.title} beats all others: {_said(best)}."
     else:
         finding = (
             f"{in_words(len(front)).capitalize()} of {in_words(count)} schedules are worth a choice: "
             f"from {least.title}, {_said(least)}, to {best.title}, {_said(best)}."
         )
+    if not cap and len(tied) == count:
+        return [finding, "The order makes no difference here."]
     if not cap:
         return [finding, "Every other one works no more and holds no less than one of these."]
     fitting = [one for one in front if max(one.peaks) <= cap]
     if not fitting:
         return [f"No schedule fits in {least.held(cap)}:", f"{least.title} needs least, {_held(least)}."]
     fastest = fitting[-1]
-    return [f"Within {fastest.held(cap)} the best is {fastest.title}: {_said(fastest)}.", finding]
+    others = sum(_ties(one, fastest) for one in field.orders) - 1
+    who = f"the best is {fastest.title}"
+    if others:
+        who = f"{fastest.title} and {counted(others, 'other')} are best"
+    return [f"Within {fastest.held(cap)} {who}: {_said(fastest)}.", finding]
+
+
+def _ties(one: TimedOrder, other: TimedOrder) -> bool:
+    """Whether both work as much and hold as much."""
+    return abs(one.throughput - other.throughput) <= EQUAL and max(one.peaks) == max(other.peaks)
 
 
 def _held(one: TimedOrder) -> str:

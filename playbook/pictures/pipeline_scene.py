@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,9 @@ class Asked:
         """Options of controls that depend on others, by name; None leaves a control out."""
         hidden: dict[str, Any] = {}
         if self.model == "units":
+            least = self.setting.costs.least_overlap - 1e-9
             hidden["gpu"] = None
+            hidden["overlap"] = [part / 20 for part in range(10, 21) if part / 20 >= least]
         else:
             hidden |= dict.fromkeys((*OF_UNITS, "stage_costs"))
             hidden["cut"] = [[name, words] for name, words in CUTS.items()]
@@ -133,11 +136,15 @@ def _costs(values: Mapping[str, Any], units: bool) -> Costs:
     again = values["recompute"] == "on"
     if not units:
         return Costs(recompute=again)
-    return Costs.parse(values["costs"], values["latency"], values["overlap"], again)
+    overlap = values["overlap"]
+    paired = values["shown"] == "scatter" or set(OVERLAPPING) & set(values["schedules"])
+    if 0.5 <= overlap <= 1 and not paired:
+        overlap = 1.0  # nothing shown has pairs, so no costs can be refused for them
+    return Costs.parse(values["costs"], values["latency"], overlap, again)
 
 
 def _cap(cap: float) -> float:
-    if cap < 0:
+    if not (math.isfinite(cap) and cap >= 0):
         raise ValueError(f"cap={cap:g}: give the most that a rank may hold in A, or 0 for no cap")
     return float(cap)
 

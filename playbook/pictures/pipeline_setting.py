@@ -34,10 +34,12 @@ class Costs:
     """Whether backward runs the forward again."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.overlap <= 1:
+        least = self.least_overlap
+        if not least - 1e-9 <= self.overlap <= 1:
             raise ValueError(
-                f"overlap={self.overlap:g}: an overlapped pair costs more than 0 and at most all of F + B; "
-                "use 0.5 to 1"
+                f"overlap={self.overlap:g}: a pair takes at least as long as the longer of its two, "
+                f"max(F, B)/(F + B) = {least:.3g}, and at most F + B; "
+                f"use {math.ceil(100 * least - 1e-7) / 100:g} to 1"
             )
         if not (math.isfinite(self.latency) and self.latency >= 0):
             raise ValueError(f"latency={self.latency:g}: use 0 or more units a hop")
@@ -68,6 +70,11 @@ class Costs:
     def backward(self) -> float:
         """Cost of a whole backward, with what is computed again."""
         return self.backward_input + self.backward_weight + self.again
+
+    @property
+    def least_overlap(self) -> float:
+        """Shortest that an overlapped pair can be, as a part of F + B: the longer of the two."""
+        return max(self.forward, self.backward) / (self.forward + self.backward)
 
     @property
     def again(self) -> float:

@@ -39,6 +39,17 @@ def test_schedules_with_chunks_do_the_same_work_on_one_clock():
     assert picture["unit"] == "1 unit = forward of 1/2 of a rank's layers"
 
 
+def test_the_latency_is_told_in_units_of_the_clock():
+    costs = Costs(latency=0.5)
+    assert shown("1f1b", "zbv", costs=costs)["hop"] == (
+        "A hop takes 1 unit: latency 0.5 × 2, as F : I : W are those of a whole rank."
+    )
+    assert (
+        shown("1f1b", costs=costs)["hop"] == "A hop takes 0.5 units: the latency, in the units of F : I : W."
+    )
+    assert shown("1f1b")["hop"] == ""
+
+
 def test_blocks_are_packed_rank_by_rank():
     lane = shown("gpipe", stages=2, microbatches=2)["schedules"][0]
     assert np.frombuffer(lane["kind"], "u1").tolist() == [0, 0, 1, 1] * 2

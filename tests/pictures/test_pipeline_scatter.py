@@ -57,6 +57,17 @@ def test_the_headline_names_the_best_within_a_cap():
     assert scatter_headline(field(), 0.5)[0] == "No schedule fits in 0.5\u2009A:"
 
 
+def test_on_one_rank_no_schedule_beats_another():
+    # All but those that run forwards first, and the two DualPipes, hold one micro-batch.
+    finding = "Eight of 12 schedules tie for the best: 100.0\u2009% at work in 1\u2009A."
+    assert scatter_headline(field(stages=1), 0.0)[0] == finding
+    within = scatter_headline(field(stages=1), 2.0)
+    assert within[0] == "Within 2\u2009A 1F1B and 7 others are best: 100.0\u2009% at work in 1\u2009A."
+    alone = scatter_headline(field(stages=1, microbatches=1), 0.0)
+    assert alone[0].startswith("All 12 schedules tie for the best")
+    assert alone[1] == "The order makes no difference here."
+
+
 def test_too_many_actions_are_refused_with_a_number_that_works():
     with pytest.raises(ValueError, match="use microbatches=104 or fewer"):
         field(stages=64, microbatches=512)

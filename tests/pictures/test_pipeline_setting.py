@@ -15,10 +15,18 @@ def test_other_costs_are_refused_with_what_would_work(text):
         Costs.parse(text)
 
 
-@pytest.mark.parametrize("overlap", [0, 1.2])
-def test_an_overlap_beyond_the_sum_or_for_nothing_is_refused(overlap):
-    with pytest.raises(ValueError, match=r"use 0\.5 to 1"):
+@pytest.mark.parametrize("overlap", [0, 0.2, 0.66, 1.2])
+def test_an_overlap_beyond_the_sum_or_below_the_longer_of_the_two_is_refused(overlap):
+    # F = 1 beside B = 2: a pair takes at least 2 of 3.
+    with pytest.raises(ValueError, match=r"max\(F, B\)/\(F \+ B\) = 0\.667, .*use 0\.67 to 1"):
         Costs(overlap=overlap)
+
+
+def test_the_shortest_overlap_follows_the_costs():
+    assert Costs(backward_input=0.5, backward_weight=0.5, overlap=0.5).least_overlap == 0.5
+    assert Costs(overlap=2 / 3).least_overlap == 2 / 3
+    with pytest.raises(ValueError, match=r"use 0\.75 to 1"):
+        Costs(recompute=True, overlap=0.7)  # B is 3 with its forward made again
 
 
 def test_recomputing_costs_one_more_forward():
