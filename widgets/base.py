@@ -135,7 +135,11 @@ class Explorer(anywidget.AnyWidget):
                 super().set_state(sync_data)
             except T.TraitError as refused:
                 name = next(iter(sync_data))
+                self.send_state(list(sync_data))  # the front end holds what is refused here
                 self._refuse(name, f"{name}={sync_data[name]!r}: {_reason(refused, self.traits()[name])}")
+            else:
+                if self.refusal.get("control") in sync_data:
+                    self.put()  # the old value again: no trait changed, but the refusal is over
 
     def _on_message(self, _: Any, message: dict[str, Any], __: Any) -> None:
         kind = str(message.get("kind"))

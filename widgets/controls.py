@@ -14,22 +14,25 @@ Option = tuple[str | int, str]
 """Value of the trait, and the words shown for it."""
 
 
-def slider(label: str, values: Iterable[float], show: str = "count", more: str = "") -> dict[str, Any]:
+def slider(
+    label: str, values: Iterable[float], show: str = "count", more: str = "", brief: str = ""
+) -> dict[str, Any]:
     """Slider over `values` beside a field that takes any number.
 
-    `show` is ``count``, ``bytes``, ``seconds``. Controls with the same `more` lie under a fold of that name.
+    `show` is ``count``, ``bytes``, ``seconds``. Controls with the same `more` lie under a fold of that name,
+    which lists their `brief` names.
     """
-    return _folded(more, kind="range", label=label, values=list(values), show=show)
+    return _folded(more, brief, kind="range", label=label, values=list(values), show=show)
 
 
-def select(label: str, options: Sequence[Option], more: str = "") -> dict[str, Any]:
+def select(label: str, options: Sequence[Option], more: str = "", brief: str = "") -> dict[str, Any]:
     """Drop-down list of one choice."""
-    return _folded(more, kind="select", label=label, options=[list(option) for option in options])
+    return _folded(more, brief, kind="select", label=label, options=[list(option) for option in options])
 
 
-def segments(label: str, options: Sequence[Option], more: str = "") -> dict[str, Any]:
+def segments(label: str, options: Sequence[Option], more: str = "", brief: str = "") -> dict[str, Any]:
     """Row of two to four choices of which one holds."""
-    return _folded(more, kind="segments", label=label, options=[list(option) for option in options])
+    return _folded(more, brief, kind="segments", label=label, options=[list(option) for option in options])
 
 
 def checks(label: str, options: Sequence[Option]) -> dict[str, Any]:
@@ -42,13 +45,13 @@ def picks(label: str, options: Sequence[Option]) -> dict[str, Any]:
     return checks(label, options) | {"kind": "picks"}
 
 
-def field(label: str, more: str = "") -> dict[str, Any]:
+def field(label: str, more: str = "", brief: str = "") -> dict[str, Any]:
     """One line of text."""
-    return _folded(more, kind="text", label=label)
+    return _folded(more, brief, kind="text", label=label)
 
 
-def _folded(more: str, **descriptor: Any) -> dict[str, Any]:
-    return descriptor | ({"more": more} if more else {})
+def _folded(more: str, brief: str, **descriptor: Any) -> dict[str, Any]:
+    return descriptor | ({"more": more} if more else {}) | ({"brief": brief} if brief else {})
 
 
 def descriptors(

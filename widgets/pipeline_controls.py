@@ -6,8 +6,8 @@ from playbook.pictures.pipeline_orders import TITLES
 from playbook.spec import presets
 from widgets.controls import field, picks, segments, select, slider
 
-MORE = "More: chunks, latency, recompute, cut"
-"""Name of the fold over the controls that a first look does not need."""
+MORE = "More"
+"""Fold over the controls that a first look does not need; the page lists what lies in it, by `brief`."""
 
 _STAGES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
 _MICROBATCHES = (*range(1, 9), 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 160, 192, 256, 384, 512)
@@ -30,17 +30,18 @@ MODEL = select(
 )
 GPU = select("GPU", [(name, name.upper()) for name in presets.names("gpus")])
 COSTS = field("Costs F : I : W")
-CHUNKS = slider("Chunks v", range(1, 9), more=MORE)
-OVERLAP = slider("Overlapped F & B, of F + B", _TWENTIETHS, "plain", more=MORE)
-LATENCY = slider("Latency per hop", _TENTHS, "plain", more=MORE)
-RECOMPUTE = segments("Recompute", [("off", "off"), ("on", "on")], more=MORE)
+CHUNKS = slider("Chunks v", range(1, 9), more=MORE, brief="chunks")
+OVERLAP = slider("Overlapped F & B, of F + B", _TWENTIETHS, "plain", more=MORE, brief="overlap")
+LATENCY = slider("Latency per hop", _TENTHS, "plain", more=MORE, brief="latency")
+RECOMPUTE = segments("Recompute", [("off", "off"), ("on", "on")], more=MORE, brief="recompute")
 CUT = select(
     "Stage cut",
     [("equal", "equal"), ("heavy head", "heavy head, + 1/2"), ("own", "own numbers")],
     more=MORE,
+    brief="cut",
 )
-STAGE_COSTS = field("Cost of each stage", more=MORE)
-STRAGGLER = field("Slow rank × factor", more=MORE)
-CAP = slider("Memory cap, A (0: none)", _CAPS, "plain", more=MORE)
+STAGE_COSTS = field("Cost of each stage", more=MORE, brief="stage costs")
+STRAGGLER = field("Slow rank × factor", more=MORE, brief="slow rank")
+CAP = slider("Memory cap, A (0: none)", _CAPS, "plain", more=MORE, brief="cap")
 
 PLAY = {"name": "play", "label": "▶ Play", "help": "A line runs over the clock; Space in the picture"}

@@ -77,9 +77,9 @@ class PipelineExplorer(RunningExplorer, Takeaway):
     overlap = T.Float(1.0, help="Cost of an overlapped forward and backward, as a part of F + B.").tag(
         sync=True, control=look.OVERLAP
     )
-    latency = T.Float(0.0, help="Delay of a hop between ranks, in the units of the costs.").tag(
-        sync=True, control=look.LATENCY
-    )
+    latency = T.Float(
+        0.0, help="Delay of a hop between ranks, in the units of F : I : W, a rank's whole share."
+    ).tag(sync=True, control=look.LATENCY)
     recompute = T.Unicode("off", help="Whether backward runs the forward again.").tag(
         sync=True, control=look.RECOMPUTE
     )
@@ -194,6 +194,7 @@ class PipelineExplorer(RunningExplorer, Takeaway):
             args=(runs,),
             phases=titles,
             what=f"{' and '.join(titles)}, action by action.",
+            name=" and ".join(titles),
         )
 
     def take(self, events: Sequence[dict[str, Any]]) -> None:

@@ -25,7 +25,7 @@ class Task:
     """What one press of a button runs.
 
     `work` and what follows go to `Pool.submit`; `phases` are the words of the progress bar after "ranks up";
-    `what` is said in the headline while it runs.
+    `what` is said in the headline while it runs; `name` is how the job shows itself.
     """
 
     ranks: int
@@ -34,6 +34,7 @@ class Task:
     levers: Mapping[str, Any] = field(default_factory=dict)
     phases: tuple[str, ...] = ()
     what: str = ""
+    name: str = ""
 
 
 def submit(task: Task) -> Job:
@@ -45,6 +46,7 @@ def submit(task: Task) -> Job:
         If there cannot be such a pool here, or the work is not known.
     """
     job = shared_pool(task.ranks).submit(task.work, *task.args, **task.levers)
+    job.title = task.name
     _jobs[task.ranks] = job
     return job
 

@@ -44,6 +44,8 @@ class Job:
     ----------
     name
         Name of the function or the strategy.
+    title
+        What it shows itself as, if not by its name.
     ranks
         World size.
     directory
@@ -52,6 +54,7 @@ class Job:
 
     def __init__(self, *, name: str, ranks: int, owner: Owner, keep: object = None) -> None:
         self.name = name
+        self.title = ""
         self.ranks = ranks
         self.directory: Path | None = None
         self._owner = owner
@@ -158,7 +161,7 @@ class Job:
         return self._outcome()
 
     def __repr__(self) -> str:
-        return f"<Job {self.name!r} on {self.ranks} ranks: {self.state}>"
+        return f"<Job {self.title or self.name!r} on {self.ranks} ranks: {self.state}>"
 
     def _outcome(self) -> "Run":
         if self._error is not None:

@@ -3,6 +3,7 @@ import test from 'node:test';
 import { draw as drawGain } from '../../widgets/views/gain.js';
 import { draw as drawFocus } from '../../widgets/views/heldfocus.js';
 import { density, face, heldAt, hit, live, rows, scale, unpack } from '../../widgets/views/lanes.js';
+import { pipeline } from '../../widgets/views/pipeline.js';
 import { axis, facts, key } from '../../widgets/views/pipelineparts.js';
 import { axes, draw as drawScatter, hit as hitScatter, places } from '../../widgets/views/scatter.js';
 import { moment, sentence, waiting } from '../../widgets/views/tell.js';
@@ -60,12 +61,12 @@ test('the halves of a pair fill a dense column together', () => {
 
 test('facts put the formula with its number beside the bubble and mark what is over', () => {
   const markup = sound(facts(schedule, { words: 'emulated 10.2', difference: '+2.0 %', kinds: [['F', '+1.0 %'], ['B', '+0.5 %']] }, null, false));
-  assert.match(markup, /\(p − 1\)\(F \+ B\) = 3/);
+  assert.match(markup, /\(p − 1\)\(F \+ B\) .*= 3/);
   assert.match(markup, /≠/);
   assert.match(markup, /✕ /);
   assert.match(markup, /B <b>\+0\.5 %/);
 });
-const picture = { shown: 'step', schedules: [schedule], units, work: 6, work_words: '6 = work of a rank', costs: [1, 1, 1, 0] };
+const picture = { shown: 'step', schedules: [schedule], unit: '1 unit = forward of a stage', units, work: 6, work_words: '6 = work of a rank', costs: [1, 1, 1, 0] };
 test('the clock marks the work of a rank, and slots of a forward grid are numbered from 1', () => {
   const box = { left: 46, right: 800, peaks: 42 };
   assert.match(sound(axis(picture, { from: 0, to: 10 }, box, 850)), /6 = work of a rank/);
@@ -108,4 +109,37 @@ test('the memory of a rank is drawn large with its scale, the others dashed and 
   assert.match(markup, /✕ 1F1B 2 A/);
   assert.match(markup, /cap 1\.5 A/);
   assert.match(markup, /stroke-dasharray/);
+});
+
+test('the key counts blocks in units of the picture: a stage is as long as its chunks together', () => {
+  const two = { ...picture, unit: '1 unit = forward of 1/2 of a rank’s layers', hop: 'A hop takes 1 unit: latency 0.5 × 2.', schedules: [schedule, { ...schedule, chunks: 2 }] };
+  const markup = sound(key(two, unpack));
+  assert.match(markup, /forward, 2 or 1</);
+  assert.match(markup, /backward, 4 or 2 \(= I \+ W\)/);
+  assert.match(markup, /A hop takes 1 unit: latency 0\.5 × 2\./);
+  assert.match(sound(key({ ...two, schedules: [{ ...schedule, chunks: 2 }] }, unpack)), /forward, 1</);
+});
+test('the value of a formula and the sign that judges it stay on one line', () => {
+  assert.match(facts(schedule, null, null, false), /\(p − 1\)\(F \+ B\) <span class="keep">= 3 <b class="off">≠ 4 units<\/b><\/span>/);
+  const whole = facts({ ...schedule, formula: { text: 'p − 1', whole: 'p − 1', holds: true, remark: '' } }, null, null, false);
+  assert.match(whole, /<span class="keep">p − 1 <b class="good">✓/);
+});
+test('after zoom the curves of a rank are cut off at the plot', () => {
+  const box = { left: 46, right: 700 }, view = { from: 4, to: 6 };
+  const markup = sound(drawFocus([{ lanes, title: '1F1B', peaks: [2, 1] }], 0, 0, box, scale(view, box), 'A', {}, 850, 5));
+  const [, cut] = /<svg x="46" y="0" width="654" [^>]*style="overflow:hidden">(.*?)<\/svg>/.exec(markup);
+  assert.equal(markup.match(/class="tint"/g).length, 1);
+  assert.match(cut, /class="tint"/);
+  assert.match(cut, /class="select"/);
+});
+test('a point that was taken away offers to be shown again', () => {
+  const spot = { textContent: '', dataset: { rest: 'rest' } }, area = { clientWidth: 820 };
+  const shown = list => ({ shown: 'scatter', scatter: { ...scatter, points: list }, cap: {}, units: { hold: 'A' } });
+  let now = shown(points);
+  const host = { cursor: { point: 0 }, get: name => (name === 'picture' ? now : {}), stage: { querySelector: () => area, querySelectorAll: () => [spot] } };
+  pipeline.paint(host);
+  assert.match(spot.textContent, /· shown · click takes it away$/);
+  now = shown(points.map(p => ({ ...p, shown: false })));
+  pipeline.paint(host);
+  assert.match(spot.textContent, /70\.0 %, 4 A · click shows it$/);
 });

@@ -1,7 +1,14 @@
 // Native inputs drawn from the descriptors that Python sends; each writes one synced trait.
-import { escape, parse, show } from './format.js';
+import { escape, noNumber, parse, show } from './format.js';
 
 let made = 0;
+
+// What a typed text asks for: a number to set, words that refuse it, or neither, which brings the last value back.
+export function typed(text, d, value) {
+  if (!text.trim()) return {};
+  const number = parse(text);
+  return number === null ? { refused: noNumber(text, show[d.show || 'count'](value)) } : { number };
+}
 
 // Where a value lies on a slider whose positions are `values`: the nearest one.
 export function nearest(values, value) {
@@ -33,15 +40,32 @@ const build = {
   text: (d, id) => `${labelled(d, id)}<input id="${id}" class="field wide" type="text" autocomplete="off" spellcheck="false" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`,
 };
 
-const wire = {
-  range(d, root, set) {
+// Enter commits by itself: a browser fires `change` for it only where it holds the text to be edited by hand.
+function committed(field, commit) {
+  field.addEventListener('change', commit);
+  field.addEventListener('keydown', e => { if (e.key === 'Enter') commit(); });
+}
+
+// Words of the page's own under a control, until its text or its value changes.
+function refuse(root, words) {
+  const line = root.querySelector('.refusal');
+  root.refused = words;
+  if (line.textContent !== words) line.textContent = words;
+  line.hidden = !words;
+}
+
+export const wire = {
+  range(d, root, set, get) {
     const slider = root.querySelector('[type=range]'), field = root.querySelector('.field');
-    slider.addEventListener('input', () => set(d.name, d.values[Number(slider.value)]));
-    // Enter commits by itself: a browser fires `change` for it only where it holds the text to be edited by hand.
-    const commit = () => { const value = parse(field.value); delete field.dataset.dirty; set(d.name, value === null ? field.value : value); };
-    field.addEventListener('change', commit);
+    slider.addEventListener('input', () => { refuse(root, ''); set(d.name, d.values[Number(slider.value)]); });
+    committed(field, () => {
+      const { number, refused = '' } = typed(field.value, d, get(d.name));
+      delete field.dataset.dirty;
+      refuse(root, refused);
+      if (number !== undefined) set(d.name, number);
+      else if (!refused) field.value = show[d.show || 'count'](get(d.name));
+    });
     field.addEventListener('keydown', e => {
-      if (e.key === 'Enter') commit();
       const step = { ArrowUp: 1, ArrowDown: -1 }[e.key];
       if (!step) return;
       e.preventDefault();
@@ -56,7 +80,7 @@ const wire = {
     root.addEventListener('change', () => set(d.name, [...root.querySelectorAll('input:checked')].map(input => input.value)));
   },
   picks(d, root, set) { wire.checks(d, root, set); },
-  text(d, root, set) { const input = root.querySelector('input'); input.addEventListener('change', () => set(d.name, input.value)); },
+  text(d, root, set) { const input = root.querySelector('input'); committed(input, () => set(d.name, input.value)); },
 };
 
 const sync = {
@@ -66,7 +90,8 @@ const sync = {
     slider.value = at;
     slider.style.setProperty('--fill', `${100 * at / Math.max(1, d.values.length - 1)}%`);
     slider.setAttribute('aria-valuetext', words);
-    if (field !== root.ownerDocument.activeElement || !field.dataset.dirty) field.value = words;
+    if (root.held !== value) { root.held = value; refuse(root, ''); }
+    if (!root.refused && (field !== root.ownerDocument.activeElement || !field.dataset.dirty)) field.value = words;
   },
   select(d, root, value) { root.querySelector('select').value = value; },
   segments(d, root, value) {
@@ -84,17 +109,20 @@ const sync = {
   text(d, root, value) { const input = root.querySelector('input'); if (input !== root.ownerDocument.activeElement) input.value = value; },
 };
 
-function mount(d, set) {
+function mount(d, set, get) {
   const root = document.createElement('div'), id = `pb-control-${made += 1}`;
   root.className = 'control';
   root.innerHTML = build[d.kind](d, id) + '<div class="refusal" role="alert" hidden></div>';
-  wire[d.kind](d, root, set);
+  wire[d.kind](d, root, set, get);
   const field = root.querySelector('.field');
   field?.addEventListener('input', () => { field.dataset.dirty = '1'; });
   field?.addEventListener('blur', () => { delete field.dataset.dirty; });
   field?.addEventListener('change', () => { delete field.dataset.dirty; });
   return root;
 }
+
+// A fold names what lies in it.
+export const folded = list => `${list[0].more}: ${list.map(d => d.brief || d.label).join(', ')}`;
 
 // Controls of the same `more` lie together under one fold; it stays open once it was opened.
 function arrange(parts, open) {
@@ -106,7 +134,7 @@ function arrange(parts, open) {
       fold.className = 'more';
       fold.open = open.has(d.more);
       fold.innerHTML = '<summary data-pb="more"></summary>';
-      fold.firstChild.textContent = d.more;
+      fold.firstChild.textContent = folded(parts.map(([one]) => one).filter(one => one.more === d.more));
       fold.addEventListener('toggle', () => { if (fold.open) open.add(d.more); else open.delete(d.more); });
       folds.set(d.more, fold);
       made.push(fold);
@@ -123,7 +151,7 @@ export function column(element, get, set) {
   const rebuild = list => {
     const focused = element.contains(document.activeElement) ? document.activeElement.dataset.pb : null, unfolded = [...element.querySelectorAll('.picks[open]')].map(one => one.dataset.pb);
     element.querySelectorAll('.control, .more').forEach(old => old.remove());
-    parts = list.map(d => [d, mount(d, set)]);
+    parts = list.map(d => [d, mount(d, set, get)]);
     element.prepend(...arrange(parts, open));
     for (const name of unfolded) element.querySelector(`[data-pb="${name}"]`)?.setAttribute('open', '');
     if (focused) element.querySelector(`[data-pb="${focused}"]`)?.focus();
@@ -135,7 +163,7 @@ export function column(element, get, set) {
     for (const [d, root] of parts) {
       sync[d.kind](d, root, get(d.name));
       root.querySelectorAll('input, select').forEach(input => { input.disabled = busy; });
-      const line = root.querySelector('.refusal'), words = refusal.control === d.name ? refusal.text : '';
+      const line = root.querySelector('.refusal'), words = refusal.control === d.name ? refusal.text : root.refused || '';
       if (line.textContent !== words) line.textContent = words;
       line.hidden = !words;
       if (words) root.closest('.more')?.setAttribute('open', '');

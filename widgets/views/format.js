@@ -59,4 +59,7 @@ export function parse(text) {
   return Number.isFinite(value) ? value : null;
 }
 
+// Why a text that is no number is not taken, and what would be.
+export const noNumber = (text, works) => `“${text.trim()}” is not a number: use one, such as ${works}`;
+
 export const show = { count: plain, bytes: binary, seconds, plain };

@@ -51,6 +51,8 @@ export function mount(view, { model, el }) {
   host.say = words => { part('live').textContent = words; };
   host.send = message => model.send(message);
   host.set = (name, value) => {
+    // Enter, and then leaving the field, commit the same text twice: nothing is sent, so nothing answers.
+    if (Object.is(model.get(name), value)) { host.draw(); return; }
     model.set(name, value);
     model.save_changes();
     clearTimeout(answer);

@@ -63,10 +63,15 @@ function chooseSchedule(host, i) {
   host.set('schedules', next.length ? next : [point.name]);
 }
 
+// The point in focus as the picture of now has it: a press may have shown it or taken it away.
+function offered(host) {
+  const picture = host.get('picture'), p = picture.scatter.points[host.cursor.point ?? -1];
+  return p ? scatter.offer(p, picture.units.hold) : '';
+}
+
 function pointScatter(host, i, say) {
   host.cursor.point = i;
-  const picture = host.get('picture'), p = picture.scatter.points[i], words = p ? `${scatter.words(p, picture.units.hold)} · ${p.shown ? 'click takes it away' : 'click shows it'}` : '';
-  told(host, () => words);
+  const words = offered(host);
   if (say && words) host.say(words);
   pipeline.paint(host);
 }
@@ -101,6 +106,7 @@ export const pipeline = {
     if (isScatter(host)) {
       const spot = host.stage.querySelector('[data-scatter]'), pinned = host.get('pinned').scatter?.points;
       spot.innerHTML = scatter.draw(picture.scatter, picture.cap, picture.units.hold, spot.clientWidth, host.cursor.point ?? -1, pinned);
+      told(host, () => offered(host));
       return;
     }
     const c = colours(host.root), view = viewOf(host), status = host.get('status') || {}, { cursor } = host, cap = picture.cap.value || 0;

@@ -64,4 +64,7 @@ export function draw(scatter, cap, unit, width, chosen, pinned = []) {
   return svg(width, TOP + HEIGHT + LOW, marks, 'throughput over memory');
 }
 
+// What is said of a point, and what a press does with it.
+export const offer = (p, unit) => `${words(p, unit)} · ${p.shown ? 'click takes it away' : 'click shows it'}`;
+
 export const words = (p, unit) => `${p.words || `${p.title}: ${percent(p.y)}, ${amount(p.x, unit)}`}${p.ran === undefined ? '' : `; on real ranks ${percent(p.ran).replace('+', '')}`}${p.shown ? ' · shown' : ''}`;

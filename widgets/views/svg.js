@@ -16,6 +16,9 @@ export const points = list => list.map(([x, y], i) => `${i ? 'L' : 'M'}${n(x)} $
 export const svg = (w, h, body, label) =>
   `<svg width="${n(w)}" height="${n(h)}" viewBox="0 0 ${n(w)} ${n(h)}"${label ? ` role="img" aria-label="${escape(label)}"` : ' aria-hidden="true"'}>${body}</svg>`;
 
+// Marks cut off at the edges of a box, in the same coordinates; a style of its own, since the sheet shows what overflows.
+export const inside = (x, y, w, h, body) => `<svg x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}" viewBox="${n(x)} ${n(y)} ${n(w)} ${n(h)}" style="overflow:hidden">${body}</svg>`;
+
 // 45 degree hatch, 1.8 of 5 px, means "traced" and nothing else. Ids must differ within a page.
 let made = 0;
 export function hatched(x, y, w, h, name) {

@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { folded, typed, wire } from '../../widgets/views/controls.js';
+
+// The little of an element that a control touches.
+function element(value = '') {
+  const listeners = {};
+  return {
+    value, dataset: {}, hidden: true, textContent: '',
+    addEventListener: (type, work) => { (listeners[type] ??= []).push(work); },
+    press(key) { for (const work of listeners.keydown || []) work({ key, preventDefault() {} }); },
+  };
+}
+function control(kind, descriptor, value) {
+  const parts = { input: element(), '[type=range]': element('0'), '.field': element(), '.refusal': element() }, sent = [];
+  wire[kind](descriptor, { querySelector: name => parts[name] }, (name, given) => sent.push([name, given]), () => value);
+  return { field: parts[kind === 'text' ? 'input' : '.field'], line: parts['.refusal'], sent };
+}
+
+test('Enter sends a text as it stands, for Python to take or refuse', () => {
+  const { field, sent } = control('text', { name: 'costs', label: 'Costs' }, '1 : 1 : 1');
+  field.value = '1 : 2';
+  field.press('Enter');
+  assert.deepEqual(sent, [['costs', '1 : 2']]);
+});
+test('a number is sent on Enter, a word is refused in words and never sent, an empty field takes the last value back', () => {
+  const { field, line, sent } = control('range', { name: 'stages', label: 'Stages p', values: [1, 2, 4] }, 4);
+  field.value = 'many';
+  field.press('Enter');
+  assert.deepEqual([sent, line.hidden, line.textContent], [[], false, '“many” is not a number: use one, such as 4']);
+  field.value = ' ';
+  field.press('Enter');
+  assert.deepEqual([sent, line.hidden, field.value], [[], true, '4']);
+  field.value = '2';
+  field.press('Enter');
+  assert.deepEqual(sent, [['stages', 2]]);
+});
+test('a refused size names one with its unit', () => {
+  assert.deepEqual(typed('lots', { show: 'bytes' }, 65536), { refused: '“lots” is not a number: use one, such as 64 KiB' });
+});
+test('a fold lists what lies in it', () => {
+  assert.equal(folded([{ more: 'More', brief: 'recompute' }, { more: 'More', label: 'Stage cut' }]), 'More: recompute, Stage cut');
+});
