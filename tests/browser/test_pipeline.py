@@ -126,6 +126,27 @@ def test_more_than_four_schedules_are_refused_in_words(shown: Locator) -> None:
     expect(shown.locator(".refusal:not([hidden])")).to_have_count(0)
 
 
+def test_enter_takes_a_text_and_shows_why_another_is_refused(shown: Locator) -> None:
+    costs = shown.locator("[data-pb=control-costs]")
+    stages = shown.locator("[data-pb=field-stages]")
+    refusal = shown.locator(".control:has([data-pb=control-costs]) .refusal")
+    before = costs.input_value()
+    costs.fill("1 : 1")
+    costs.press("Enter")
+    expect(refusal).to_contain_text("such as 1:1:1")
+    costs.fill(before)
+    costs.press("Enter")
+    expect(refusal).to_be_hidden()
+    kept = stages.input_value()
+    stages.fill("many")
+    stages.press("Enter")
+    expect(shown.locator(".control:has([data-pb=field-stages]) .refusal")).to_contain_text("not a number")
+    stages.fill("")
+    stages.press("Enter")
+    expect(stages).to_have_value(kept)
+    expect(shown.locator("[data-pb=error]")).to_be_hidden()
+
+
 def test_files_are_offered_by_the_page_itself(shown: Locator, page: Page, tmp_path: Path) -> None:
     part(shown, "export").click()
     with page.expect_download() as loading:
