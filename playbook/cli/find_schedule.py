@@ -8,7 +8,7 @@ import typer
 
 from playbook.cli.options import Json
 from playbook.cli.output import write_json, write_table
-from playbook.units import percent, significant
+from playbook.units import number, percent
 
 COST = "one number in any unit, or one a stage of the model, as in 1,1,1.5"
 
@@ -64,7 +64,7 @@ def find_schedule(
             row["name"],
             row["placement"],
             str(row["copies"]),
-            significant(row["makespan"], 4),
+            number(row["makespan"]),
             str(row["peak"]),
             "—" if math.isnan(row["gap"]) else percent(row["gap"], signed=True),
             row["objection"],

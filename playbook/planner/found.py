@@ -9,7 +9,7 @@ from playbook.planner.known import Tried
 from playbook.planner.setting import Setting
 from playbook.program.schedule import Schedule
 from playbook.program.simulation import Simulation
-from playbook.units import percent, significant
+from playbook.units import number, percent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -122,7 +122,7 @@ class FoundSchedule:
     def _words(self, one: Tried) -> str:
         """A found order against the known ones with as many copies, and against the bound."""
         held = "" if len(self.found) == 1 else f"every stage held {('once', 'twice')[one.copies - 1]}: "
-        text = f"{held}{placement_word(one.schedule)} order of {significant(one.makespan, 4)} cost units"
+        text = f"{held}{placement_word(one.schedule)} order of {number(one.makespan)} cost units"
         rivals = [known for known in self.known if known.feasible and known.copies == one.copies]
         rival = min(rivals, key=lambda known: known.makespan, default=None)
         if rival is None:
@@ -131,10 +131,10 @@ class FoundSchedule:
             text += f", as short as {rival.name}"
         else:
             shorter = percent(1 - one.makespan / rival.makespan)
-            text += f", {shorter} shorter than {rival.name} ({significant(rival.makespan, 4)})"
+            text += f", {shorter} shorter than {rival.name} ({number(rival.makespan)})"
         if self._over_bound(one) == 0:
             return f"{text}, and none is shorter"
-        bound = significant(self.bounds[one.copies], 4)
+        bound = number(self.bounds[one.copies])
         return f"{text}, at most {percent(self._over_bound(one))} over the best (none ends before {bound})"
 
 
