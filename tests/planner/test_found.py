@@ -46,7 +46,7 @@ def test_words_compare_like_with_like(found):
 
 def test_words_say_when_no_order_is_shorter():
     text = repr(find_schedule(4, 8, copies=1))
-    assert "loop order of 27.00 cost units, as short as " in text
+    assert "loop order of 27 cost units, as short as " in text
     assert text.endswith(", and none is shorter)")
 
 
