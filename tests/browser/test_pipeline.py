@@ -105,10 +105,10 @@ def test_keys_walk_through_actions_and_show_the_ranks_memory_large(shown: Locato
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     expect(part(shown, "live")).to_contain_text("on rank 0")
-    expect(shown.locator("[data-held] svg")).to_be_visible()
-    expect(shown.locator("[data-held] svg")).to_contain_text("rank 0 holds")
+    expect(shown.locator("[data-held] svg[role=img]")).to_be_visible()
+    expect(shown.locator("[data-held] svg[role=img]")).to_contain_text("rank 0 holds")
     page.keyboard.press("ArrowDown")
-    expect(shown.locator("[data-held] svg")).to_contain_text("rank 1 holds")
+    expect(shown.locator("[data-held] svg[role=img]")).to_contain_text("rank 1 holds")
 
 
 def test_play_runs_a_line_over_the_clock_and_stops(shown: Locator, page: Page) -> None:
