@@ -1,10 +1,14 @@
-"""What all tests share: one hypothesis profile and the system's browser."""
+"""What all tests share: one hypothesis profile, a command line, and the system's browser."""
 
+import json
 import os
+import shlex
 import shutil
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from playbook.cli import run_command
 
 settings.register_profile(
     "bench", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
@@ -22,3 +26,28 @@ def chromium() -> str:
     if os.environ.get("CI"):
         pytest.fail(message)
     pytest.skip(message)
+
+
+@pytest.fixture
+def command(capsys):
+    """Run a command line; gives status, standard output and standard error."""
+
+    def call(line):
+        status = run_command(shlex.split(line))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return call
+
+
+@pytest.fixture
+def answer(command):
+    """Run a command line with --json; gives the object that it prints."""
+
+    def call(line, status=0):
+        found, out, err = command(f"{line} --json")
+        assert found == status, err
+        assert len(out.strip().splitlines()) == 1
+        return json.loads(out)
+
+    return call

@@ -9,37 +9,12 @@ import pytest
 import typer
 
 import playbook as pb
-from playbook.cli import complain, expected, options, run_command
+from playbook.cli import complain, expected, options
 from playbook.cli.run import read_levers
 from playbook.runtime.errors import Failure
 from playbook.spec import Layout, Lora, Workload
 
 ROOT = Path(pb.__file__).parents[1]
-
-
-@pytest.fixture
-def command(capsys):
-    """Run a command line; gives status, standard output and standard error."""
-
-    def call(line):
-        status = run_command(shlex.split(line))
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return call
-
-
-@pytest.fixture
-def answer(command):
-    """Run a command line with --json; gives the object that it prints."""
-
-    def call(line, status=0):
-        found, out, err = command(f"{line} --json")
-        assert found == status, err
-        assert len(out.strip().splitlines()) == 1
-        return json.loads(out)
-
-    return call
 
 
 def test_params_counts_a_model(answer, command):

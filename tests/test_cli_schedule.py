@@ -1,36 +1,8 @@
 """`playbook schedule`."""
 
 import json
-import shlex
 
 import pytest
-
-from playbook.cli import run_command
-
-
-@pytest.fixture
-def command(capsys):
-    """Run a command line; gives status, standard output and standard error."""
-
-    def call(line):
-        status = run_command(shlex.split(line))
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return call
-
-
-@pytest.fixture
-def answer(command):
-    """Run a command line with --json; gives the object that it prints."""
-
-    def call(line, status=0):
-        found, out, err = command(f"{line} --json")
-        assert found == status, err
-        assert len(out.strip().splitlines()) == 1
-        return json.loads(out)
-
-    return call
 
 
 def test_schedule_gives_the_idle_time_in_both_conventions(answer, command):

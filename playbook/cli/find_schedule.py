@@ -2,13 +2,16 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from playbook.cli.options import Json
 from playbook.cli.output import write_json, write_table
 from playbook.units import number, percent
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 COST = "one number in any unit, or one a stage of the model, as in 1,1,1.5"
 
@@ -58,6 +61,13 @@ def find_schedule(
         content = {key: getattr(found, key) for key in keys}
         write_json({**content, "peak_live": found.simulation.peak_live, "schedules": found.table})
         return
+    write_schedules(found.table)
+    typer.echo(repr(found))
+    typer.echo("source: simulated")
+
+
+def write_schedules(table: "DataFrame") -> None:
+    """Print every known schedule and those found, one a line."""
     header = ("schedule", "stages lie", "copies", "makespan", "peak", "over the bound", "objection")
     rows = (
         (
@@ -69,11 +79,9 @@ def find_schedule(
             "—" if math.isnan(row["gap"]) else percent(row["gap"], signed=True),
             row["objection"],
         )
-        for row in found.table.to_dict("records")
+        for row in table.to_dict("records")
     )
     write_table(header, rows, words=(0, 1, 6))
-    typer.echo(repr(found))
-    typer.echo("source: simulated")
 
 
 def numbers(name: str, text: str) -> float | list[float]:

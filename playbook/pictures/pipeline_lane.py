@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from playbook.pictures.pipeline_formula import formula_words
 from playbook.pictures.pipeline_forward import forward_formula
@@ -35,10 +36,6 @@ def lane(one: TimedOrder, setting: Setting, limit: Limit, scale: float) -> dict[
         The view's unit of time, in that of the simulation.
     """
     timed, order, peaks = one.timed, one.order, one.peaks
-    pair = timed.overlapped
-    kind = timed.kind | (BESIDE * pair) | (BEFORE * np.append(pair[1:], False))
-    if one.model is not None:
-        kind = kind | SENDS * (one.model.message_bytes > 0)
     formula = forward_formula(one, setting) if one.forward else formula_words(one, setting)
     return {
         "name": order.name,
@@ -52,7 +49,7 @@ def lane(one: TimedOrder, setting: Setting, limit: Limit, scale: float) -> dict[
         "counts": np.diff(timed.bounds).tolist(),
         "start": (timed.start / scale).astype("<f4").tobytes(),
         "duration": (timed.duration / scale).astype("<f4").tobytes(),
-        "kind": kind.astype("u1").tobytes(),
+        "kind": _flagged_kinds(one).astype("u1").tobytes(),
         "stage": timed.stage.astype("<u2").tobytes(),
         "microbatch": timed.microbatch.astype("<u2").tobytes(),
         "waits": waits_of(one, scale),
@@ -71,6 +68,13 @@ def lane(one: TimedOrder, setting: Setting, limit: Limit, scale: float) -> dict[
         "message": message_words(one),
         "gap": _longest_gap(one, scale),
     }
+
+
+def _flagged_kinds(one: TimedOrder) -> NDArray[np.int64]:
+    """Kind of every action with its flags."""
+    pair = one.timed.overlapped
+    kinds = one.timed.kind | (BESIDE * pair) | (BEFORE * np.append(pair[1:], False))
+    return kinds if one.model is None else kinds | SENDS * (one.model.message_bytes > 0)
 
 
 def _unit(one: TimedOrder) -> str:
