@@ -47,8 +47,8 @@ SMALL: dict[str, Any] = {
     "max_sequence": 64,
 }
 RUNS: tuple[tuple[str, str, int], ...] = (
-    ("1f1b", "hand", 1),
     ("zbv", "hand", 2),
+    ("1f1b", "hand", 1),
     ("dualpipe", "hand", 1),
     ("dualpipe-v", "hand", 2),
     ("zb-h1", "hand", 1),
@@ -103,8 +103,9 @@ def time_schedule(schedule: str, by: str, chunks: int, model: dict[str, Any], sh
 
     from playbook.models.batch import make_batch
     from playbook.runtime.part import world
-    from playbook.runtime.pipeline_costs import run_alone
     from playbook.runtime.pipeline_levers import schedule_of
+    from playbook.runtime.pipeline_rehearsal import rehearse
+    from playbook.runtime.pipeline_routes import splits_backward
     from playbook.runtime.pipeline_steps import time_pipeline
     from playbook.runtime.rank import here
     from playbook.runtime.strategy_run import strategy_run
@@ -126,7 +127,8 @@ def time_schedule(schedule: str, by: str, chunks: int, model: dict[str, Any], sh
         device=place.device,
     )
     microbatches = batch.cut(MICROBATCHES)
-    run_alone(stages, order, microbatches[0])
+    split = by == "hand" and splits_backward(order)
+    rehearse(stages, order, place.rank, microbatches, split=split)
     part.forward_backward(microbatches)
     step = time_pipeline(run, place, part, microbatches, "measured:nccl")
     peak_bytes = torch.cuda.max_memory_allocated(place.device)

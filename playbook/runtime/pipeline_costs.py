@@ -21,6 +21,10 @@ from playbook.runtime.pipeline_routes import splits_backward
 WARM, TIMES = 2, 7
 """Runs of a stage that do not count, and that do."""
 
+IN_A_ROW = 4
+"""Micro-batches whose W are timed one after the other, as a schedule runs them at its end: a GPU that does
+nothing but matrix products lowers its clock."""
+
 ROUNDS = 30
 """Messages there and back of which one's time is taken."""
 
@@ -46,24 +50,12 @@ def stage_costs(
     return dict(zip(WORDS.values(), table.tolist(), strict=True))
 
 
-def run_alone(stages: nn.ModuleDict, schedule: Schedule, microbatch: MicroBatch) -> None:
-    """Run every stage of this rank once without messages, so that a GPU has loaded all kernels of a step.
-
-    CUDA loads a kernel when it is first launched, and may wait for the whole device then: with messages under
-    way on both ranks, each of which waits for the other, that would never end.
-    """
-    split = splits_backward(schedule)
-    for name, stage in stages.items():
-        time_stage(stages, stage, microbatch, int(name) in schedule.last_stages, split, times=1)
-
-
 def time_stage(
     stages: nn.ModuleDict,
     stage: nn.Module,
     microbatch: MicroBatch,
     last: bool,
     split: bool,
-    times: int = WARM + TIMES,
 ) -> tuple[float, float, float, float]:
     """Median seconds of F, B, I and W of one stage on made-up inputs."""
     later, device = put_off(stages, wanted=split), microbatch[0].device
@@ -82,18 +74,24 @@ def time_stage(
         return [*marks, mark(device)]
 
     def parts() -> list[Moment]:
-        marks = [mark(device)]
-        y = forward()
-        marks.append(mark(device))
-        with later.putting_off() as products:
-            y.backward(gradient)
-        marks.append(mark(device))
-        products.compute()
-        return [*marks, mark(device)]
+        marks, waiting = [mark(device)], []
+        for _ in range(IN_A_ROW):
+            y = forward()
+            marks.append(mark(device))
+            with later.putting_off() as products:
+                y.backward(gradient)
+            marks.append(mark(device))
+            waiting.append(products)
+        for products in waiting:
+            products.compute()
+            marks.append(mark(device))
+        return marks
 
-    forward_s, backward_s = medians(whole, device, times)
+    forward_s, backward_s = medians(whole, device)
     if split:
-        _, input_s, weight_s = medians(parts, device, times)
+        spans = medians(parts, device)
+        input_s = statistics.mean(spans[1 : 2 * IN_A_ROW : 2])
+        weight_s = statistics.mean(spans[2 * IN_A_ROW :])
     else:
         input_s = weight_s = backward_s / 2
     for parameter in stage.parameters():
@@ -142,14 +140,9 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def medians(
-    run: Callable[[], Sequence[Moment]], device: torch.device, times: int = WARM + TIMES
-) -> list[float]:
-    """Median seconds between neighbouring moments of several runs, all queued before they are read.
-
-    The first ones do not count, unless there is only one.
-    """
-    marks = [run() for _ in range(times)][min(WARM, times - 1) :]
+def medians(run: Callable[[], Sequence[Moment]], device: torch.device) -> list[float]:
+    """Median seconds between neighbouring moments of several runs, all queued before they are read."""
+    marks = [run() for _ in range(WARM + TIMES)][WARM:]
     settle(device)
     spans = [[a.elapsed_time(b) / 1e3 for a, b in zip(one, one[1:], strict=False)] for one in marks]
     return [statistics.median(column) for column in zip(*spans, strict=True)]

@@ -16,8 +16,9 @@ from playbook.runtime.memory import Allocator, Memory, tracked_memory
 from playbook.runtime.miniature import SEQUENCE, miniature
 from playbook.runtime.parity import DTYPES, Gate, Parity, Whole, check_step, expect_all
 from playbook.runtime.part import LOOK_AWAY, Place, Watch, world
-from playbook.runtime.pipeline_costs import run_alone
 from playbook.runtime.pipeline_levers import schedule_of
+from playbook.runtime.pipeline_rehearsal import rehearse
+from playbook.runtime.pipeline_routes import splits_backward
 from playbook.runtime.pipeline_steps import PipelineStep, time_pipeline
 from playbook.runtime.rank import current_phase, emit, here
 from playbook.runtime.record import Record, record_step, recording
@@ -136,7 +137,9 @@ class MeasuredStep:
         current_phase("warming up")
         if part.by_action and place.over_nccl:
             assert isinstance(part.module, torch.nn.ModuleDict)
-            run_alone(part.module, schedule_of(scenario, run.own), self.microbatches[0])
+            order = schedule_of(scenario, run.own)
+            split = run.by == "hand" and splits_backward(order)
+            rehearse(part.module, order, place.rank, self.microbatches, split=split)
         for _ in range(warm_ups(run)):
             self.take()
 

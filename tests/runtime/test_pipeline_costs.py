@@ -6,7 +6,7 @@ from torch import nn
 
 from playbook.models.transformer import Transformer
 from playbook.runtime import pipeline_costs
-from playbook.runtime.pipeline_costs import medians, time_stage
+from playbook.runtime.pipeline_costs import IN_A_ROW, medians, time_stage
 from tests.shapes import TINY
 
 CPU = torch.device("cpu")
@@ -47,7 +47,8 @@ def test_a_stage_is_timed_alone_whether_it_embeds_or_has_the_loss(layer, split):
 
 def test_the_parts_of_a_backward_are_what_lies_between_the_moments(monkeypatch):
     stage = Transformer(replace(TINY, layers=4), [1])
-    whole, parts = [10, 20, 0] * 9, [10, 5, 15, 0] * 9
+    whole = [10, 20, 0] * 9
+    parts = [*[10, 5] * IN_A_ROW, *[15] * IN_A_ROW, 0] * 9
     monkeypatch.setattr(pipeline_costs, "mark", Moments(*whole, *parts))
     found = time_stage(nn.ModuleDict({"1": stage}), stage, TOKENS, False, True)
     assert found == pytest.approx((0.010, 0.020, 0.005, 0.015))
