@@ -139,7 +139,7 @@ class Schedule:
         comm
             Delay between a producer's end and the earliest start of its consumer on another rank, same unit.
         options
-            `recompute`, `link`, `message_bytes`, `blocking_send`, `receive`, `queue`, `stragglers`.
+            `recompute`, `link`, `message_bytes`, `blocking_send`, `receive`, `queue`, `stragglers`, `beside`.
         """
         return simulate(
             self.packed,

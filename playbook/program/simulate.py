@@ -8,6 +8,7 @@ import numpy as np
 
 from playbook.program.action_costs import Cost, Costs, border_delays, durations
 from playbook.program.actions import Orders, needs_of, read_actions
+from playbook.program.beside import ROUNDS, waiting_shares
 from playbook.program.messages import Sending, run_actions
 from playbook.program.simulation import Simulation
 from playbook.spec import Link
@@ -30,6 +31,7 @@ def simulate(
     receive: str = "early",
     queue: bool = False,
     stragglers: Mapping[int, float] | None = None,
+    beside: Mapping[str, Cost] | None = None,
     chains: int = 1,
 ) -> Simulation:
     """Time each rank's order of actions.
@@ -67,6 +69,10 @@ def simulate(
         rank is free.
     stragglers
         Rank → factor on all its costs; 2 is twice as slow.
+    beside
+        Costs, by the names above, of actions beside which a message of their rank waits all the time for its
+        receiver; what is not there costs the same. An action beside which one waits for a part of the time
+        costs so much more in that part.
     chains
         Directions of micro-batches: so many equal parts of the stages, with no message from one to the other.
 
@@ -84,20 +90,26 @@ def simulate(
     if depth * chains != stages:
         raise ValueError(f"{stages} stages are no {chains} chains of equal length; use as many for each")
     actions = read_actions(orders, placement)
-    costs = Costs(
-        forward=forward,
-        backward_input=backward_input,
-        backward_weight=backward_weight,
-        backward=backward,
-        overlap=overlap,
-        recompute=recompute,
-    )
-    duration, recomputed = durations(actions, costs, depth, stragglers or {})
+    alone: dict[str, Cost | None] = {
+        "forward": forward,
+        "backward_input": backward_input,
+        "backward_weight": backward_weight,
+        "backward": backward,
+        "overlap": overlap,
+        "recompute": recompute,
+    }
+    duration, recomputed = durations(actions, costs_of(alone), depth, stragglers or {})
     waiter, awaited = needs = needs_of(actions, depth)
     border = border_delays(stages, depth, comm, link, message_bytes)
     delays = border[np.minimum(actions.stage[waiter], actions.stage[awaited])]
     sending = Sending(blocking_send=blocking_send, receive=receive, queue=queue)
     start, messages = run_actions(actions, duration, needs, delays, sending)
+    if beside:
+        slow, _ = durations(actions, costs_of({**alone, **beside}), depth, stragglers or {})
+        quick = duration
+        for _ in range(ROUNDS):
+            duration = quick + waiting_shares(actions, start, duration, messages) * (slow - quick)
+            start, messages = run_actions(actions, duration, needs, delays, sending)
     return Simulation(
         start=start,
         duration=duration,
@@ -110,3 +122,18 @@ def simulate(
         messages=messages,
         bounds=tuple(np.searchsorted(actions.rank, range(len(orders) + 1)).tolist()),
     )
+
+
+def costs_of(costs: Mapping[str, Cost | None]) -> Costs:
+    """Costs by their names.
+
+    Raises
+    ------
+    ValueError
+        If a name is that of no cost.
+    """
+    names = Costs.__dataclass_fields__
+    wrong = [name for name in costs if name not in names]
+    if wrong:
+        raise ValueError(f"beside has {wrong[0]!r}, which is no cost; costs are {', '.join(names)}")
+    return Costs(**costs)  # type: ignore[arg-type]

@@ -15,8 +15,8 @@ from playbook.models.put_off import put_off
 from playbook.models.transformer import loss_of
 from playbook.program.schedule import Schedule
 from playbook.runtime.part import MicroBatch, Place
-from playbook.runtime.pipeline_executor import WORDS
-from playbook.runtime.pipeline_routes import splits_backward
+from playbook.runtime.pipeline_executor import WORDS, one_way_groups
+from playbook.runtime.pipeline_routes import Channel, splits_backward
 
 WARM, TIMES = 2, 7
 """Runs of a stage that do not count, and that do."""
@@ -40,12 +40,64 @@ def stage_costs(
     Every rank times its own; all get all of them. Where a schedule does not split backward, the two parts are
     each half of it.
     """
+    return of_all_ranks(own_costs(stages, schedule, microbatch), place)
+
+
+def beside_costs(
+    stages: nn.ModuleDict,
+    schedule: Schedule,
+    place: Place,
+    microbatch: MicroBatch,
+    room: Tensor,
+) -> dict[str, list[float]]:
+    """The same beside a message that every rank has sent and nobody receives until all are done.
+
+    Parameters
+    ----------
+    room
+        The message, as large as those of a step.
+    """
+    groups = one_way_groups(place, schedule)
+    ways = {sender: (forward, sender, receiver) for forward, sender, receiver in sorted(groups, reverse=True)}
+    dist.barrier(group=place.group)
+    sending: Any = dist.isend(
+        room, group=groups[ways[place.rank]], group_dst=peer_in(groups, ways[place.rank])
+    )
+    costs = own_costs(stages, schedule, microbatch)
+    dist.barrier(group=place.group)
+    for way in ways.values():
+        if way[2] == place.rank:
+            receiving: Any = dist.irecv(
+                torch.empty_like(room), group=groups[way], group_src=peer_in(groups, way)
+            )
+            receiving.wait()
+    sending.wait()
+    found = of_all_ranks(costs, place)
+    settle(place.device)
+    for group in groups.values():
+        dist.destroy_process_group(group)
+    return found
+
+
+def peer_in(groups: dict[Channel, Any], way: Channel) -> int:
+    """Number of the other rank in a group of two."""
+    return groups[way].rank() ^ 1
+
+
+def own_costs(stages: nn.ModuleDict, schedule: Schedule, microbatch: MicroBatch) -> Tensor:
+    """Costs of this rank's stages, 0 for others. Shape (kinds, stages)."""
     split = splits_backward(schedule)
-    table = torch.zeros(len(WORDS), len(schedule.placement), dtype=torch.float64, device=place.device)
+    table = torch.zeros(len(WORDS), len(schedule.placement), dtype=torch.float64)
     for name, stage in stages.items():
         last = int(name) in schedule.last_stages
         costs = time_stage(stages, stage, microbatch, last, split)
-        table[:, int(name)] = torch.tensor(costs, dtype=torch.float64, device=place.device)
+        table[:, int(name)] = torch.tensor(costs, dtype=torch.float64)
+    return table
+
+
+def of_all_ranks(table: Tensor, place: Place) -> dict[str, list[float]]:
+    """Every rank's costs, by kind and stage."""
+    table = table.to(place.device)
     dist.all_reduce(table, group=place.group)
     return dict(zip(WORDS.values(), table.tolist(), strict=True))
 
@@ -87,9 +139,9 @@ def time_stage(
             marks.append(mark(device))
         return marks
 
-    forward_s, backward_s = medians(whole, device)
+    forward_s, backward_s = medians(whole)
     if split:
-        spans = medians(parts, device)
+        spans = medians(parts)
         input_s = statistics.mean(spans[1 : 2 * IN_A_ROW : 2])
         weight_s = statistics.mean(spans[2 * IN_A_ROW :])
     else:
@@ -116,6 +168,9 @@ class Now:
     def __init__(self) -> None:
         self.moment_s = time.monotonic()
 
+    def synchronize(self) -> None:
+        """Wait for it: it has been."""
+
     def elapsed_time(self, later: "Now") -> float:
         """Milliseconds to a later moment."""
         return (later.moment_s - self.moment_s) * 1e3
@@ -140,10 +195,10 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def medians(run: Callable[[], Sequence[Moment]], device: torch.device) -> list[float]:
+def medians(run: Callable[[], Sequence[Moment]]) -> list[float]:
     """Median seconds between neighbouring moments of several runs, all queued before they are read."""
     marks = [run() for _ in range(WARM + TIMES)][WARM:]
-    settle(device)
+    marks[-1][-1].synchronize()  # not the device: a message may wait there until this is done
     spans = [[a.elapsed_time(b) / 1e3 for a, b in zip(one, one[1:], strict=False)] for one in marks]
     return [statistics.median(column) for column in zip(*spans, strict=True)]
 

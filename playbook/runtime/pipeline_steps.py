@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from playbook.program.schedule import Schedule
 from playbook.program.simulation import Simulation
 from playbook.runtime.part import MicroBatch, Part, Place
-from playbook.runtime.pipeline_costs import message_s, stage_costs
+from playbook.runtime.pipeline_costs import beside_costs, message_s, stage_costs
 from playbook.runtime.pipeline_emulation import Costs, Emulation, blank, oversleep, stand_ins
 from playbook.runtime.pipeline_executor import COMPUTE
 from playbook.runtime.pipeline_levers import schedule_of, timed
@@ -104,20 +105,25 @@ def predict(
     current_phase("timing each stage alone")
     assert isinstance(part.module, torch.nn.ModuleDict)
     costs = stage_costs(part.module, schedule, place, microbatches[0])
-    latency_s = time_message(run, place, part.module, microbatches[0])
+    room = room_for(part.module, microbatches[0], place)
+    told: dict[str, Any] = {"costs_s": costs, "latency_s": time_message(run, place, room)}
     # By hand a receive is posted when the rank is free for it; the library posts most of them earlier.
-    receive = "deferred" if run.by == "hand" else "early"
-    simulated = schedule.simulate(comm=latency_s, receive=receive, **costs)
-    return simulated, {"costs_s": costs, "latency_s": latency_s}
+    ways: dict[str, Any] = {"receive": "early"}
+    if run.by == "hand":
+        told["beside_s"] = beside_costs(part.module, schedule, place, microbatches[0], room)
+        ways = {"receive": "deferred", "beside": told["beside_s"]}
+    return schedule.simulate(comm=told["latency_s"], **ways, **costs), told
 
 
-def time_message(
-    run: StrategyRun, place: Place, stages: torch.nn.ModuleDict, microbatch: MicroBatch
-) -> float:
-    """Seconds of one message, over such groups as the code sends it: two of one way each, or all ranks'."""
+def room_for(stages: torch.nn.ModuleDict, microbatch: MicroBatch, place: Place) -> Tensor:
+    """Room for one message: the hidden states of a micro-batch."""
     stage: Any = next(iter(stages.values()))
     dtype = next(stage.parameters()).dtype
-    room = torch.zeros(*microbatch[0].shape, stage.spec.hidden, dtype=dtype, device=place.device)
+    return torch.zeros(*microbatch[0].shape, stage.spec.hidden, dtype=dtype, device=place.device)
+
+
+def time_message(run: StrategyRun, place: Place, room: Tensor) -> float:
+    """Seconds of one message, over such groups as the code sends it: two of one way each, or all ranks'."""
     if run.by == "library":
         return message_s(place, room, place.group, place.group)
     pair = dist.get_process_group_ranks(place.group)[:2]
