@@ -13,10 +13,13 @@ Segment = Literal["S", "F", "B", "I", "W", "O"]
 """State that is there before the step, forward, backward (recompute in it), its part for inputs, its part
 for weights, optimizer step."""
 
-Region = Literal["full", "tp", "kv", "gathered", "whole"]
+Region = Literal["full", "tp", "kv", "gathered", "whole", "expert", "routed"]
 """What tensor parallelism leaves of a tensor: `tp` 1/t (heads, feed-forward columns), `kv` 1/t but never
 less than a head, `full` all of it, or 1/t under sequence parallelism (residual stream, norms), `gathered` a
-norm's output, 1/t only where the framework saves the shard, `whole` always all of it."""
+norm's output, 1/t only where the framework saves the shard, `whole` always all of it.
+
+Two are of routed tokens, T·K of them in all: `expert` inside an expert, split along its width by tensor
+parallelism in it; `routed` at its input and output, with all features."""
 
 When = Literal["every", "first", "last", "later", "step"]
 """Micro-batches of a row or tensor: every one, the first, the last, all but the first; `step` for a tensor

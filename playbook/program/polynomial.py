@@ -2,7 +2,10 @@
 
 Symbols are b (sequences of a micro-batch), s (tokens of a sequence), h (hidden), a (query heads), g
 (key-value heads), k (features of a head), f (feed-forward features), V (vocabulary), N (data-parallel
-ranks), t (tensor-parallel ranks), L (layers of a stage). A symbol may have a negative power, as in 12·h/N.
+ranks), t (tensor-parallel ranks), L (layers of a stage); E (experts), K (experts a token goes to), e
+(features of an expert), w (features of the experts that every token goes to); rq, rkv (latent features of
+queries, of keys and values), dn, dr, dv (features of a latent head: without position, with it, of a value).
+A symbol may have a negative power, as in 12·h/N.
 """
 
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 Monomial = tuple[tuple[str, int], ...]
-ORDER = "bsLVfhagkNt"
+ORDER = (*"bsLVfEKew", "rq", "rkv", *"hagk", "dn", "dr", "dv", *"Nt")
 
 
 class Polynomial:
@@ -146,12 +149,17 @@ def monomial_at(monomial: Monomial, values: Mapping[str, Any]) -> Any:
 
 def sort_key(monomial: Monomial) -> tuple[int, ...]:
     """Order monomials as their symbols stand in `ORDER`."""
-    return tuple(ORDER.index(name) if name in ORDER else len(ORDER) for name, _ in written(monomial))
+    return tuple(rank(name) for name, _ in written(monomial))
 
 
 def written(monomial: Monomial) -> list[tuple[str, int]]:
     """Symbols in the order in which they are written."""
-    return sorted(monomial, key=lambda item: ORDER.find(item[0]))
+    return sorted(monomial, key=lambda item: rank(item[0]))
+
+
+def rank(name: str) -> int:
+    """Place of a symbol in `ORDER`; one that is not in it comes last."""
+    return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
 def term_text(coefficient: Any, monomial: Monomial) -> str:
