@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from playbook.program.block import Block, Weight
 from playbook.program.op import Size
 from playbook.program.polynomial import Polynomial, symbol
-from playbook.spec import Model, Parameter, Recipe, Workload
+from playbook.spec import Mla, Model, Moe, Parameter, Recipe, Workload
 
 SYMBOLS = {
     "hidden": "h",
@@ -16,7 +16,10 @@ SYMBOLS = {
     "ffn": "f",
     "vocabulary": "V",
 }
-STRUCTURE = ("gated", "norm", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "positions")
+STRUCTURE = (
+    *("gated", "norm", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "positions", "layers"),
+    *("sinks", "sandwich", "post_norm", "activation", "moe", "mla", "scalars"),
+)
 
 
 class ModelSymbols:
@@ -35,8 +38,16 @@ class ModelSymbols:
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
-    qk_norm: bool
+    qk_norm: bool | str
     positions: int
+    layers: int
+    sinks: bool
+    sandwich: bool
+    post_norm: bool
+    activation: str
+    moe: Moe | None
+    mla: Mla | None
+    scalars: int
 
     def __init__(self, model: Model) -> None:
         for field, name in SYMBOLS.items():
@@ -44,7 +55,6 @@ class ModelSymbols:
         for field in STRUCTURE:
             setattr(self, field, getattr(model, field))
 
-    _norm = Model._norm
     block_parameters = Model.block_parameters
     embedding_parameters = Model.embedding_parameters
     head_parameters = Model.head_parameters

@@ -2,7 +2,9 @@
 
 from playbook.spec.cluster import Cluster, Gpu, Link, cluster, gpu, smallest_cluster
 from playbook.spec.layout import Layout
-from playbook.spec.model import Model, Parameter, model
+from playbook.spec.model import Model, model
+from playbook.spec.moe import Mla, Moe
+from playbook.spec.parameters import Parameter
 from playbook.spec.recipe import Recipe, recipe
 from playbook.spec.scenario import Scenario
 from playbook.spec.serving import Serving
@@ -14,7 +16,9 @@ __all__ = [
     "Layout",
     "Link",
     "Lora",
+    "Mla",
     "Model",
+    "Moe",
     "Parameter",
     "Recipe",
     "Scenario",

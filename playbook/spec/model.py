@@ -1,36 +1,26 @@
 """A decoder-only transformer, described by its sizes: parameters are counted tensor by tensor."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from playbook.spec import presets
 from playbook.spec.config import read_config
+from playbook.spec.counts import Counts
+from playbook.spec.moe import Mla, Moe, part
 from playbook.spec.rules import choice, divisors, flag, positive, settle, text, whole
 
-FAMILIES = ("llama", "qwen2", "qwen3", "mistral", "gpt2")
+FAMILIES = (
+    *("llama", "qwen2", "qwen3", "mistral", "gpt2", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2"),
+    *("deepseek_v3", "gemma2", "gemma3_text", "gpt_oss", "llama4_text", "olmo2", "phi3"),
+)
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "max_sequence")
-FLAGS = ("gated", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm")
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One weight tensor: its name, whole shape, and the dim that tensor parallelism splits (None: copied)."""
-
-    name: str
-    shape: tuple[int, ...]
-    tp_dim: int | None
-
-    @property
-    def numel(self) -> int:
-        """Elements of the whole tensor."""
-        return math.prod(self.shape)
+FLAGS = ("gated", "tied", "qkv_bias", "output_bias", "mlp_bias", "chunked", "sinks", "sandwich", "post_norm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Counts):
     """Sizes of a decoder-only transformer.
 
     Parameters
@@ -38,20 +28,33 @@ class Model:
     name, family
         What to call it, and the kind of architecture: one of `FAMILIES`.
     layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary
-        Numbers of layers, of features, of query and key-value heads, of features a head, of feed-forward
-        features and of tokens in the vocabulary.
-    gated
-        Whether the feed-forward part has a gate projection (SwiGLU).
+        Numbers of layers, of features, of query and key-value heads, of features of a query or key head, of
+        a dense layer's feed-forward features and of tokens in the vocabulary.
+    gated, activation
+        Whether the feed-forward part has a gate projection (SwiGLU); its function, "silu" or "gelu".
     norm
-        "rms" (one weight) or "layer" (weight and bias).
+        "rms" (one weight), "layer" (weight and bias) or "plain" (no weights).
     tied
         Whether the head uses the embedding table.
-    qkv_bias, output_bias, mlp_bias, qk_norm
-        Biases of the projections; norms on queries and keys.
+    qkv_bias, output_bias, mlp_bias
+        Biases of the projections; in latent attention `qkv_bias` is that of the squeezing ones.
+    qk_norm
+        Norms on queries and keys: True over each head ("head" is the same), "full" over all heads together.
     positions
         Learned positions; 0 means rotary ones.
-    window
-        Tokens that a token attends to, in every layer; None is all.
+    window, full_layers, chunked
+        Tokens that a token attends to; None is all. Numbers of the layers that have no window. Whether the
+        window is the token's own chunk (Llama 4), not the tokens before it.
+    sinks
+        Whether each query head of each layer has a learned score that takes attention from the tokens.
+    sandwich, post_norm
+        Norms before and behind attention and feed-forward (Gemma), or behind them only (OLMo 2).
+    moe, mla
+        Routed experts and latent attention, where the model has them.
+    mtp
+        Multi-token modules, counted apart (`mtp_parameters`).
+    scalars
+        Further single weights of each layer, such as learned scale factors.
     max_sequence
         Longest sequence that the model is made for, in tokens.
     norm_epsilon, rope_theta
@@ -78,9 +81,19 @@ class Model:
     qkv_bias: bool = False
     output_bias: bool = False
     mlp_bias: bool = False
-    qk_norm: bool = False
+    qk_norm: bool | str = False
     positions: int = 0
     window: int | None = None
+    full_layers: tuple[int, ...] = ()
+    chunked: bool = False
+    activation: str = "silu"
+    sinks: bool = False
+    sandwich: bool = False
+    post_norm: bool = False
+    moe: Moe | None = None
+    mla: Mla | None = None
+    mtp: int = 0
+    scalars: int = 0
     norm_epsilon: float = 1e-6
     rope_theta: float = 10_000.0
     ignored_keys: tuple[str, ...] = ()
@@ -88,21 +101,43 @@ class Model:
 
     def __post_init__(self) -> None:
         settle(self, name=text("name", self.name), family=choice("family", self.family, FAMILIES))
-        settle(self, norm=choice("norm", self.norm, ("rms", "layer")), source=text("source", self.source))
+        settle(self, norm=choice("norm", self.norm, ("rms", "layer", "plain")))
+        settle(self, activation=choice("activation", self.activation, ("silu", "gelu")))
+        settle(self, source=text("source", self.source), ignored_keys=tuple(self.ignored_keys))
         for name in SIZES:
             settle(self, **{name: whole(name, getattr(self, name))})
         for name in FLAGS:
             flag(name, getattr(self, name))
-        settle(self, positions=whole("positions", self.positions, least=0))
-        if self.window is not None:
-            settle(self, window=whole("window", self.window))
+        for name in ("positions", "mtp", "scalars"):
+            settle(self, **{name: whole(name, getattr(self, name), least=0)})
         for name in ("norm_epsilon", "rope_theta"):
             settle(self, **{name: positive(name, getattr(self, name))})
-        settle(self, ignored_keys=tuple(self.ignored_keys))
+        settle(self, moe=part(Moe, self.moe), mla=part(Mla, self.mla), qk_norm=norm_kind(self.qk_norm))
+        settle(self, full_layers=tuple(sorted({whole("full_layers", n, least=0) for n in self.full_layers})))
+        if self.window is not None:
+            settle(self, window=whole("window", self.window))
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse sizes that contradict each other."""
         if self.heads % self.kv_heads:
             raise ValueError(
                 f"kv_heads={self.kv_heads} does not divide heads={self.heads}; "
                 f"use one of {', '.join(map(str, divisors(self.heads)))}"
+            )
+        if self.window is None and (self.full_layers or self.chunked):
+            raise ValueError("full_layers or chunked are given but window=None; give the window's tokens")
+        if self.full_layers and self.full_layers[-1] >= self.layers:
+            raise ValueError(
+                f"full_layers has layer {self.full_layers[-1]} of {self.layers} layers; "
+                f"use numbers from 0 to {self.layers - 1}"
+            )
+        if self.sandwich and self.post_norm:
+            raise ValueError("sandwich=True and post_norm=True exclude each other; use one of them")
+        if self.mla is not None and self.head_dim != self.mla.head_dim:
+            raise ValueError(
+                f"head_dim={self.head_dim} but mla has nope_dim + rope_dim = {self.mla.head_dim}; "
+                f"use head_dim={self.mla.head_dim}"
             )
 
     @classmethod
@@ -116,87 +151,18 @@ class Model:
         """
         return cls(**read_config(config, name))
 
-    def block_parameters(self) -> tuple[Parameter, ...]:
-        """Weights of one layer, in module order, names relative to the layer.
-
-        The names are those of Hugging Face's Llama for every family, so that one layer means one thing:
-        GPT-2's fused `c_attn` is listed as its three projections, and shapes are (out, in).
-        """
-        query, key = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        attention = [
-            *linear("self_attn.q_proj", query, self.hidden, 0, self.qkv_bias),
-            *linear("self_attn.k_proj", key, self.hidden, 0, self.qkv_bias),
-            *linear("self_attn.v_proj", key, self.hidden, 0, self.qkv_bias),
-            *linear("self_attn.o_proj", self.hidden, query, 1, self.output_bias),
-        ]
-        if self.qk_norm:
-            attention += [Parameter(f"self_attn.{x}_norm.weight", (self.head_dim,), None) for x in "qk"]
-        gate = linear("mlp.gate_proj", self.ffn, self.hidden, 0, self.mlp_bias) if self.gated else ()
-        return (
-            *self._norm("input_layernorm"),
-            *attention,
-            *self._norm("post_attention_layernorm"),
-            *gate,
-            *linear("mlp.up_proj", self.ffn, self.hidden, 0, self.mlp_bias),
-            *linear("mlp.down_proj", self.hidden, self.ffn, 1, self.mlp_bias),
-        )
-
-    def embedding_parameters(self) -> tuple[Parameter, ...]:
-        """Weights before the first layer: the token table, and learned positions if there are any."""
-        table = Parameter("embed_tokens.weight", (self.vocabulary, self.hidden), 0)
-        if not self.positions:
-            return (table,)
-        return table, Parameter("embed_positions.weight", (self.positions, self.hidden), None)
-
-    def head_parameters(self) -> tuple[Parameter, ...]:
-        """Weights after the last layer: the final norm, and the head unless it uses the embedding table."""
-        head = () if self.tied else linear("lm_head", self.vocabulary, self.hidden, 0, bias=False)
-        return (*self._norm("norm"), *head)
-
-    def _norm(self, name: str) -> tuple[Parameter, ...]:
-        weight = Parameter(f"{name}.weight", (self.hidden,), None)
-        return (weight,) if self.norm == "rms" else (weight, Parameter(f"{name}.bias", (self.hidden,), None))
-
-    @property
-    def layer_parameters(self) -> int:
-        """Elements of one layer."""
-        return sum(p.numel for p in self.block_parameters())
-
-    @property
-    def parameters(self) -> int:
-        """Elements of the whole model; a tied table counts once."""
-        ends = (*self.embedding_parameters(), *self.head_parameters())
-        return self.layers * self.layer_parameters + sum(p.numel for p in ends)
-
-    @property
-    def active(self) -> int:
-        """Elements that one token uses, both embedding tables counted. All of them in a dense model."""
-        return self.parameters
-
-    @property
-    def active_without_input_embedding(self) -> int:
-        """Elements a token uses, less a token table that is only looked up (a tied one is the head)."""
-        return self.parameters - (0 if self.tied else self.vocabulary * self.hidden)
-
-    def kv_bytes_per_token(self, bytes_per_value: float = 2) -> float:
-        """Bytes that the keys and values of one token take in all layers, one copy.
-
-        2 × layers × KV heads × head dim × bytes per value; a window limits the tokens, not the bytes of one.
-        """
-        return 2 * self.layers * self.kv_heads * self.head_dim * bytes_per_value
-
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "ignored_keys": list(self.ignored_keys)}
+        values = asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def linear(name: str, out: int, into: int, tp_dim: int, bias: bool) -> tuple[Parameter, ...]:
-    """Weights of a linear layer; its bias is split only where the output features are."""
-    weight = Parameter(f"{name}.weight", (out, into), tp_dim)
-    if not bias:
-        return (weight,)
-    return weight, Parameter(f"{name}.bias", (out,), 0 if tp_dim == 0 else None)
+def norm_kind(value: object) -> bool | str:
+    """Read which norm queries and keys have; "head" is what True means."""
+    if isinstance(value, bool):
+        return value
+    kind = choice("qk_norm", value, ("head", "full"))
+    return True if kind == "head" else kind
 
 
 def model(source: "str | Path | Mapping[str, Any] | Model") -> Model:

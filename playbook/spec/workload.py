@@ -11,6 +11,7 @@ CHOICES = {
     "loss": ("eager", "chunked", "parallel"),
     "optimizer_kernel": ("fused", "foreach", "for-loop"),
     "offload": ("none", "cpu", "nvme"),
+    "offload_parts": ("optimizer", "gradients", "all"),
     "kernels": ("cuda", "cpu"),
     "gradient_sync": ("every", "last"),
 }
@@ -18,10 +19,22 @@ CHOICES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:
-    """Low-rank adapters: their rank and the projections that get them (Hu et al., LoRA, 2021)."""
+    """Low-rank adapters: their rank and the projections that get them (Hu et al., LoRA, 2021).
+
+    Parameters
+    ----------
+    rank
+        Inner features of an adapter: it has rank · (inputs + outputs) parameters.
+    targets
+        Last parts of the names of the projections.
+    tables
+        Dtype of frozen tables, head and norms under recipe qlora, which quantises projections only: "bf16",
+        or "fp32" as `prepare_model_for_kbit_training` of PEFT casts them.
+    """
 
     rank: int
     targets: tuple[str, ...] = ("q_proj", "v_proj")
+    tables: str = "bf16"
 
     def __post_init__(self) -> None:
         settle(self, rank=whole("lora rank", self.rank), targets=tuple(self.targets))
@@ -29,6 +42,11 @@ class Lora:
             text("lora target", target)
         if not self.targets:
             raise ValueError("lora targets are empty; name at least one projection, such as q_proj")
+        settle(self, tables=choice("lora tables", self.tables, ("bf16", "fp32")))
+
+
+DEFAULT_LORA = Lora(rank=16)
+"""Adapters of a workload whose recipe trains some and that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +69,17 @@ class Workload:
         "flash" keeps no score matrix, "math" does.
     loss
         "eager" holds the whole logits, "chunked" some rows at a time, "parallel" a vocabulary shard.
+    loss_chunk
+        Rows (tokens) of logits that a chunked loss holds at a time.
     optimizer_kernel
         How the optimizer walks the parameters: "fused", "foreach" or "for-loop".
     offload
         Where state is kept: "none" (on the device), "cpu" or "nvme".
+    offload_parts
+        What is kept there: the "optimizer" (moments and master weights), also the "gradients", or "all" with
+        the parameters.
     lora
-        Adapters to train instead of the weights, or None.
+        Adapters to train instead of the weights, or None; recipes lora and qlora have rank 16 by default.
     kernels
         Which kernels save tensors for backward: "cuda" or "cpu".
     gradient_sync
@@ -70,14 +93,16 @@ class Workload:
     recompute: str = "none"
     attention: str = "flash"
     loss: str = "eager"
+    loss_chunk: int = 1024
     optimizer_kernel: str = "fused"
     offload: str = "none"
+    offload_parts: str = "optimizer"
     lora: Lora | None = None
     kernels: str = "cuda"
     gradient_sync: str = "every"
 
     def __post_init__(self) -> None:
-        for name in ("sequence", "micro_batch"):
+        for name in ("sequence", "micro_batch", "loss_chunk"):
             settle(self, **{name: whole(name, getattr(self, name))})
         if self.global_batch is not None:
             settle(self, global_batch=whole("global_batch", self.global_batch))
@@ -86,3 +111,5 @@ class Workload:
             settle(self, **{name: choice(name, getattr(self, name), valid)})
         if self.lora is not None and not isinstance(self.lora, Lora):
             raise TypeError(f"lora={self.lora!r} must be a Lora(rank=..., targets=...) or None")
+        if self.lora is None and recipe(self.recipe).adapters:
+            settle(self, lora=DEFAULT_LORA)

@@ -3,8 +3,7 @@ import pytest
 import playbook as pb
 from playbook.frameworks.torch import POLICY
 from playbook.program.policy import Sizes
-from playbook.spec import Layout, Model, Scenario, Workload, recipe
-from playbook.spec.model import Parameter
+from playbook.spec import Layout, Model, Parameter, Scenario, Workload, recipe
 
 T = 2 * 64
 """Tokens of the micro-batch that the tests here count."""
