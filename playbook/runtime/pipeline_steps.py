@@ -1,6 +1,7 @@
 """One step of a pipeline on the clock, real or emulated, and how far it lies from the simulated one."""
 
 import gc
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,9 @@ NOT_TRIED = "not tried"
 PAIR = "overlapped"
 """Kind of a forward and a backward that run as one."""
 
+Timed = tuple[str, str, float, float]
+"""Kind, id, start and duration in seconds of an action."""
+
 HEAD_START_S = 0.02
 """Time in which every rank gets ready for a common start."""
 
@@ -51,6 +55,8 @@ class PipelineStep:
 
     rows: list[dict[str, Any]]
     summary: dict[str, Any]
+    actions: Sequence[Timed]
+    """Of every rank."""
 
 
 def time_pipeline(
@@ -66,6 +72,8 @@ def time_pipeline(
     predicted, told = predict(run, place, part, microbatches, schedule)
     steps = [compare(place, clock, source, predicted, 1.0) for clock in clocks]
     middle = sorted(steps, key=lambda step: step.summary["makespan_s"])[len(steps) // 2]
+    if predicted is not None:
+        middle.summary["errors"] = errors_by_kind([step.actions for step in steps], predicted, 1.0)
     if place.device.type == "cuda":
         for row in middle.rows:
             report_action(row)
@@ -193,30 +201,31 @@ def compare(
         summary |= {
             "predicted_makespan_s": predicted.makespan * unit_s,
             "error": makespan_s / (predicted.makespan * unit_s) - 1,
-            "errors": errors_by_kind(actions, predicted, unit_s),
+            "errors": errors_by_kind([actions], predicted, unit_s),
         }
     rows = [{**row, "start_s": row["start_s"] - first_s, "source": source} for row in clock.rows]
-    return PipelineStep(rows=rows, summary=summary)
+    return PipelineStep(rows=rows, summary=summary, actions=actions)
 
 
 def errors_by_kind(
-    actions: Sequence[tuple[str, str, float, float]], predicted: Simulation, unit_s: float
+    steps: Sequence[Sequence[Timed]], predicted: Simulation, unit_s: float
 ) -> dict[str, float]:
     """Mean of |measured / predicted − 1| over the actions of each kind that the simulation has too.
 
-    The two of an overlapped pair count as one action of the kind `PAIR`, from the start of the first to the
-    end of the last.
+    An action's time is its median over the steps. The two of an overlapped pair count as one action of the
+    kind `PAIR`, from the start of the first to the end of the last.
     """
-    spans = {op: (kind, start_s, start_s + duration_s) for kind, op, start_s, duration_s in actions}
+    spans = [{op: (start_s, start_s + duration_s) for _, op, start_s, duration_s in step} for step in steps]
+    kinds = {op: kind for kind, op, _, _ in steps[0]}
     found: dict[str, list[float]] = defaultdict(list)
     ids, overlapped = predicted.ids, np.append(predicted.overlapped, False)
     for row, cost in enumerate((predicted.duration * unit_s).tolist()):
         pair = ids[row : row + 2] if overlapped[row + 1] else ids[row : row + 1]
-        if overlapped[row] or not cost or not all(op in spans for op in pair):
+        if overlapped[row] or not cost or not all(op in kinds for op in pair):
             continue
-        kind = PAIR if len(pair) > 1 else spans[pair[0]][0]
-        span_s = max(spans[op][2] for op in pair) - min(spans[op][1] for op in pair)
-        found[kind].append(abs(span_s / cost - 1))
+        kind = PAIR if len(pair) > 1 else kinds[pair[0]]
+        took_s = [max(one[op][1] for op in pair) - min(one[op][0] for op in pair) for one in spans]
+        found[kind].append(abs(statistics.median(took_s) / cost - 1))
     return {kind: sum(values) / len(values) for kind, values in found.items()}
 
 

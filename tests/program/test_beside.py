@@ -76,4 +76,4 @@ def test_no_action_is_shorter_than_alone_or_longer_than_beside_a_message(name, c
     timed = schedule.simulate(comm=0.1, receive="deferred", beside=slow)
     assert (timed.duration >= alone.duration - 1e-12).all()
     assert (timed.duration <= 1.3 * alone.duration + 1e-12).all()
-    assert timed.makespan > alone.makespan
+    assert timed.makespan >= alone.makespan

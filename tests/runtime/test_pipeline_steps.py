@@ -11,7 +11,7 @@ def test_actions_are_compared_by_kind():
     timed = schedule_from_orders([[Action(0, "F", 0), Action(0, "B", 0)]]).simulate()
     ran = [("forward", "m0/F/stage0", 5.0, 1.1), ("backward", "m0/B/stage0", 6.1, 1.8)]
     # a forward of 1 took 1.1, a backward of 2 took 1.8
-    assert errors_by_kind(ran, timed, 1.0) == pytest.approx({"forward": 0.1, "backward": 0.1})
+    assert errors_by_kind([ran], timed, 1.0) == pytest.approx({"forward": 0.1, "backward": 0.1})
 
 
 def test_the_two_of_a_pair_count_as_one_action_from_start_to_end():
@@ -24,6 +24,14 @@ def test_the_two_of_a_pair_count_as_one_action_from_start_to_end():
         ("backward", "m1/B/stage0", 4.5, 2.0),
     ]
     # the pair costs 4 and took 3.5
-    assert errors_by_kind(ran, timed, 1.0) == pytest.approx(
+    assert errors_by_kind([ran], timed, 1.0) == pytest.approx(
         {"forward": 0.0, "overlapped": 0.125, "backward": 0.0}
     )
+
+
+def test_an_actions_time_is_its_median_over_the_steps():
+    timed = schedule_from_orders([[Action(0, "F", 0), Action(0, "B", 0)]]).simulate()
+    steps = [
+        [("forward", "m0/F/stage0", 0.0, took), ("backward", "m0/B/stage0", 5.0, 2.0)] for took in (1.2, 1, 9)
+    ]
+    assert errors_by_kind(steps, timed, 1.0) == pytest.approx({"forward": 0.2, "backward": 0.0})
