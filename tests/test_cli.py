@@ -98,7 +98,7 @@ def test_replicated_70b_does_not_fit_an_h100(answer, command):
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("params --model nope", "model 'nope' is neither a preset nor a file; presets are gpt2"),
+        ("params --model nope", "model 'nope' is neither a preset nor a file; presets are deepseek-v2"),
         ("params --model /nowhere.json", "model file '/nowhere.json' does not exist"),
         ("params", "Missing option '--model'"),
         ("frob", "No such command 'frob'. Commands are params, memory, trace, schedule"),

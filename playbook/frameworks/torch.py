@@ -44,10 +44,10 @@ def refuse(s: Scenario, elsewhere: str = ", or framework='textbook'") -> None:
             "zero=2: PyTorch shares gradients only together with parameters; use zero=3 with reshard=False "
             "(--zero 3 --no-reshard), which keeps them gathered between forward and backward"
         )
-    if model.norm != "rms" or model.positions or not model.gated:
+    if model.unlike_llama:
         raise ValueError(
-            f"model {model.name!r} is not of a kind that framework='torch' runs here (RMS norm, rotary "
-            f"positions, gated feed-forward); use a Llama, Mistral or Qwen kind{elsewhere}"
+            f"model {model.name!r} has {', '.join(model.unlike_llama)}, which framework='torch' does not run "
+            f"here; use a dense kind of Llama, Mistral or Qwen{elsewhere}"
         )
     if workload.recipe not in RECIPES:
         raise ValueError(

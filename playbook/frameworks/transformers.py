@@ -32,8 +32,8 @@ MIB = 2**20
 LOSS_ROWS = ("_log_softmax", "nll_loss_forward")
 
 
-def layer(z: Sizes) -> Block:
-    """One layer."""
+def layer(z: Sizes, layer: int = 0) -> Block:
+    """One layer; all are alike."""
     stream = z.value * z.T * z.h
     value, up = (
         f"{name}/{'addmm' if bias else 'mm'}#0"
@@ -188,9 +188,9 @@ def refuse(s: Scenario) -> None:
         (work.kernels != "cuda", f"kernels={work.kernels!r}", "use kernels='cuda', or framework='torch'"),
         (work.recompute == "selective", "recompute='selective'", "use recompute='full' or 'none'"),
         (
-            s.model.norm != "rms" or not s.model.gated,
-            f"model {s.model.name}",
-            "use a Llama, Qwen or Mistral kind",
+            bool(s.model.unlike_llama),
+            f"model {s.model.name} has {', '.join(s.model.unlike_llama)}",
+            "use a dense kind of Llama, Qwen or Mistral, or framework='textbook'",
         ),
     ]
     for given, what, works in wrong:

@@ -182,10 +182,8 @@ def seed_weights(module: nn.Module, seed: int) -> None:
 
 def refuse_other_kinds(model: Model) -> None:
     """Raise ValueError, naming what this code does not compute, unless `model` is of a kind it does."""
-    odd = {"norm": model.norm != "rms", "positions": model.positions > 0, "gated": not model.gated}
-    wrong = [f"{field}={getattr(model, field)!r}" for field, refused in odd.items() if refused]
-    if wrong:
+    if model.unlike_llama:
         raise ValueError(
-            f"model {model.name!r} has {', '.join(wrong)}: the reference transformer computes RMS norm, "
-            "rotary positions and a gated MLP; use a Llama, Mistral or Qwen kind, such as toy-15m"
+            f"model {model.name!r} has {', '.join(model.unlike_llama)}: the reference transformer computes "
+            "RMS norm, rotary positions and a gated MLP; use a dense kind of Llama or Qwen, such as toy-15m"
         )

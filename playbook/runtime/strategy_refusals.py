@@ -17,9 +17,9 @@ def refuse_unrunnable(strategy: str, scenario: Scenario, *, by_hand: bool, fault
     workload, model = scenario.workload, scenario.model
     choice("recipe of a run on ranks", workload.recipe, RECIPES)
     refuse(
-        model.norm != "rms" or model.positions > 0 or not model.gated,
-        f"model {model.name} has LayerNorm, learned positions or a plain MLP, which the reference "
-        "transformer does not compute; use a Llama, Mistral or Qwen kind, such as toy-15m",
+        bool(model.unlike_llama),
+        f"model {model.name} has {', '.join(model.unlike_llama)}, which the reference transformer does not "
+        "compute; use a dense kind of Llama, Mistral or Qwen, such as toy-15m",
     )
     refuse(
         fault is not None and not by_hand,

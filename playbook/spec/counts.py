@@ -107,6 +107,13 @@ class Counts:
         """Elements a token uses, less a token table that is only looked up (a tied one is the head)."""
         return self.active - (0 if self.tied else self.embedding)
 
+    @property
+    def balancing_numbers(self) -> int:
+        """Numbers that balance the experts' load, moved by a rule and no parameters: one for each expert."""
+        if self.moe is None or not self.moe.balancing_bias:
+            return 0
+        return self.moe.experts * sum(self.moe.in_layer(layer) for layer in range(self.layers))
+
     def stage_parameters(self, stage_layers: Sequence[int]) -> tuple[int, ...]:
         """Distinct elements of each pipeline stage; their sum is `parameters`.
 

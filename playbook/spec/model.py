@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from playbook.spec import presets
-from playbook.spec.config import read_config
+from playbook.spec.config import KINDS, read_config
 from playbook.spec.counts import Counts
 from playbook.spec.moe import Mla, Moe, part
 from playbook.spec.rules import choice, divisors, flag, positive, settle, text, whole
 
-FAMILIES = (
-    *("llama", "qwen2", "qwen3", "mistral", "gpt2", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2"),
-    *("deepseek_v3", "gemma2", "gemma3_text", "gpt_oss", "llama4_text", "olmo2", "phi3"),
-)
+FAMILIES = tuple(KINDS)
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "max_sequence")
 FLAGS = ("gated", "tied", "qkv_bias", "output_bias", "mlp_bias", "chunked", "sinks", "sandwich", "post_norm")
 
@@ -150,6 +147,28 @@ class Model(Counts):
             If the file is not JSON, lacks a key, or describes a kind of model that is not read.
         """
         return cls(**read_config(config, name))
+
+    @property
+    def unlike_llama(self) -> tuple[str, ...]:
+        """What the model has and a Llama kind has not, in words; empty is a Llama kind.
+
+        A Llama kind has RMS norms before attention and feed-forward, rotary positions, norms over single
+        heads if any, and a feed-forward part gated by SiLU in each layer. Windows make no other kind.
+        """
+        odd = {
+            "norms without bias or scale" if self.norm == "plain" else "LayerNorm": self.norm != "rms",
+            "learned positions": self.positions > 0,
+            "a feed-forward part without gate": not self.gated,
+            "GELU": self.activation != "silu",
+            "routed experts": self.moe is not None,
+            "latent attention": self.mla is not None,
+            "norms before and behind each part": self.sandwich,
+            "norms behind each part only": self.post_norm,
+            "norms over all heads together": self.qk_norm == "full",
+            "attention sinks": self.sinks,
+            "further scalars": self.scalars > 0,
+        }
+        return tuple(name for name, found in odd.items() if found)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data."""

@@ -110,8 +110,8 @@ def test_ddp_fills_its_buckets_in_the_order_of_the_gradients():
 @pytest.mark.parametrize(
     ("model", "layout", "work", "words"),
     [
-        (small(norm="layer"), None, {}, "use a Llama, Mistral or Qwen kind"),
-        (small(gated=False), None, {}, "gated feed-forward"),
+        (small(norm="layer"), None, {}, "use a dense kind of Llama, Mistral or Qwen"),
+        (small(gated=False), None, {}, "feed-forward part without gate"),
         (None, None, {"recipe": "bf16-fp32grad"}, "use one of bf16-fp32master, fp32, bf16, fsdp2-mixed, sgd"),
         (None, None, {"recipe": "fsdp2-mixed"}, "use zero=3"),
         (None, None, {"attention": "math"}, "use attention='flash'"),

@@ -111,5 +111,5 @@ def test_what_it_does_not_do_is_refused_with_what_works(layout, work, words):
 
 
 def test_gpt_kinds_are_refused():
-    with pytest.raises(ValueError, match="model gpt2.*use a Llama, Qwen or Mistral kind"):
+    with pytest.raises(ValueError, match="model gpt2.*use a dense kind of Llama, Qwen or Mistral"):
         pb.program(pb.Scenario(pb.model("gpt2"), pb.Workload(sequence=512), framework="transformers"))

@@ -130,7 +130,7 @@ def test_a_child_that_cannot_start_is_named_in_one_line(monkeypatch):
 def test_an_error_of_the_traced_code_comes_back_in_one_line(monkeypatch):
     monkeypatch.setattr(tracing, "check_traceable", lambda s: None)
     with pytest.raises(
-        ValueError, match="the trace failed: ValueError: model 'small' has norm='layer'"
+        ValueError, match="the trace failed: ValueError: model 'small' has LayerNorm"
     ) as caught:
         trace(scenario(model={"norm": "layer"}), deadline_s=100)
     assert "\n" not in str(caught.value)

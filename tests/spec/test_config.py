@@ -70,8 +70,8 @@ def test_qwen_windows_count_only_where_they_are_switched_on():
     assert llama(**keys, use_sliding_window=False, max_window_layers=1).window is None
     assert llama(**keys, use_sliding_window=True, max_window_layers=2).window is None
     assert llama(**keys, use_sliding_window=True, max_window_layers=0).window == 128
-    with pytest.raises(ValueError, match="max_window_layers=1 gives some of 2 layers a window"):
-        llama(**keys, use_sliding_window=True, max_window_layers=1)
+    some = llama(**keys, use_sliding_window=True, max_window_layers=1)
+    assert some.windows == (None, 128)
 
 
 def test_mistral_has_a_window_unless_it_is_null():
@@ -128,7 +128,7 @@ def test_a_missing_model_type_is_named_with_what_is_read():
         pb.model({"hidden_size": 64})
 
 
-@pytest.mark.parametrize("kind", ["mixtral", "deepseek_v3", "gemma2"])
+@pytest.mark.parametrize("kind", ["mamba2", "bert", "qwen3_next"])
 def test_other_kinds_are_refused_by_name(kind):
     with pytest.raises(ValueError, match=f"model_type='{kind}' is not read yet; read are llama"):
         llama(model_type=kind)

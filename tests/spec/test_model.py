@@ -19,8 +19,10 @@ def test_parameter_counts_equal_those_of_the_built_models(row):
     model = pb.model(row["config"])
     assert model.family == row["model_type"]
     assert model.parameters == int(row["total_params"])
-    assert model.active == int(row["total_params"])
+    assert model.active == int(row["active"])
     assert model.active_without_input_embedding == int(row["active_without_input_embedding"])
+    assert (model.embedding, str(model.tied)) == (int(row["embedding_table"]), row["tied"])
+    assert model.balancing_numbers == int(row["router_balancing_numbers"])
     assert model.kv_bytes_per_token(2) == int(row["kv_bytes_per_token_bf16"])
 
 
@@ -78,7 +80,7 @@ def test_names_ignore_case():
 
 def test_an_unknown_name_lists_the_presets():
     with pytest.raises(
-        ValueError, match="'llama-9' is neither a preset nor a file; presets are gpt2.*toy-15m"
+        ValueError, match="'llama-9' is neither a preset nor a file; presets are deepseek-v2.*toy-15m"
     ):
         pb.model("llama-9")
 
