@@ -1,0 +1,122 @@
+"""What a reader of a memory picture should be told in words, most telling first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from playbook.pictures.words import amount, counted, short
+from playbook.predict import TrainingMemory, ZeroState
+from playbook.spec import Scenario
+from playbook.units import percent, thousands
+
+LARGE = 0.25
+"""Share of the peak from which on a term is worth a sentence."""
+TRANSIENT = ("unsharded", "communication_buffers")
+STATE = ("parameters", "gradients", "optimizer", "master_weights")
+CLAIMS = {1: "optimizer state", 2: "optimizer state and gradients"}
+
+
+def warnings(memory: TrainingMemory, states: tuple[ZeroState, ...]) -> list[str]:
+    """Sentences that hold for a prediction; none where nothing needs saying.
+
+    Parameters
+    ----------
+    memory
+        The worst rank's prediction.
+    states
+        Model state under ZeRO stages 0 to 3, for what a claim becomes at this number of ranks.
+    """
+    s, terms, peak = memory.scenario, memory.walk.terms, memory.peak_bytes
+    found = (
+        logits(s, terms, peak),
+        activations(s, terms, peak),
+        transients(s, terms, peak),
+        experts(s),
+        selective(s),
+        claim(s, states),
+    )
+    return [text for text in found if text]
+
+
+def logits(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
+    """Say that logits and the loss's copies dominate."""
+    held = terms.get("logits", 0)
+    if held < LARGE * peak:
+        return ""
+    tokens = s.workload.micro_batch * s.workload.sequence
+    return (
+        f"Logits and the copies that the loss makes are {percent(held / peak)} of the peak ({amount(held)}): "
+        f"{thousands(tokens)} tokens x {thousands(s.model.vocabulary)} words, several times in "
+        f"FP32. A loss in "
+        "pieces or a smaller micro-batch lowers it; more data-parallel ranks do not."
+    )
+
+
+def activations(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
+    """Say that activations do not shard among data-parallel ranks."""
+    held = terms.get("activations", 0)
+    if s.layout.dp == 1 or held < LARGE * peak:
+        return ""
+    again = "" if s.workload.recompute == "full" else "recompute, "
+    return (
+        f"Activations ({amount(held)}) do not shard: each of {thousands(s.layout.dp)} ranks has its "
+        f"own tokens. "
+        f"What lowers them: {again}a smaller micro-batch, tensor with sequence parallelism, context "
+        f"parallelism."
+    )
+
+
+def transients(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
+    """Say that gathered layers and their buffers dominate, which more ranks do not lower."""
+    held = sum(terms.get(name, 0) for name in TRANSIENT)
+    state = sum(terms.get(name, 0) for name in STATE)
+    if s.layout.zero < 3 or held < max(LARGE * peak, state):
+        return ""
+    return (
+        f"Layers gathered for a moment and their buffers ({amount(held)}) are more than the state that stays "
+        f"({amount(state)}): more ranks will not lower this peak, smaller units will."
+    )
+
+
+def experts(s: Scenario) -> str:
+    """Say that an expert tensor has too few rows for FSDP2 to share out among all ranks."""
+    moe, shard = s.model.moe, s.layout.shard_ranks
+    rows = moe.experts // s.layout.ep if moe is not None else 0
+    if moe is None or s.layout.zero < 3 or s.framework == "textbook" or rows % shard == 0:
+        return ""
+    return (
+        f"An expert tensor has {counted(rows, 'row')}, and FSDP2 shares out rows: "
+        f"{thousands(shard)} ranks do not "
+        f"divide them, so the first {min(rows, shard)} hold more than 1/{thousands(shard)}."
+    )
+
+
+def selective(s: Scenario) -> str:
+    """Say that flash attention has already removed what selective recomputation removes."""
+    if s.workload.recompute != "selective" or s.workload.attention != "flash":
+        return ""
+    return (
+        "Selective recomputation drops the attention core's s² scores, and flash attention keeps "
+        "none: it saves "
+        "next to nothing here."
+    )
+
+
+def claim(s: Scenario, states: tuple[ZeroState, ...]) -> str:
+    """Say what "ZeRO-1 saves 4×, ZeRO-2 8×" becomes at this number of ranks."""
+    zero, ranks = s.layout.zero, s.layout.shard_ranks
+    if zero not in CLAIMS or ranks == 1:
+        return ""
+    whole, held = states[0].total_bytes, states[zero].total_bytes
+    limit = limit_of(s, zero)
+    return (
+        f"ZeRO-{zero} shares {CLAIMS[zero]}: the state shrinks {short(whole / held, 2)} × at "
+        f"{counted(ranks, 'rank')}, and {short(limit, 2)} × at most, however many there are."
+    )
+
+
+def limit_of(s: Scenario, zero: int) -> float:
+    """State without sharding over what a stage leaves whole on every rank."""
+    recipe = s.recipe
+    kept = recipe.parameter_bytes + (recipe.gradient_bytes if zero == 1 else 0)
+    return recipe.state_bytes / kept
