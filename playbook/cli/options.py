@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any
 
 import typer
@@ -32,7 +32,7 @@ WORKLOAD = {
     "optimizer_kernel": "fused, foreach or for-loop.",
     "offload": "none, cpu or nvme.",
     "offload_parts": "What is offloaded: optimizer, gradients (and optimizer), or all.",
-    "lora": "Adapters, as RANK or RANK:TARGET,TARGET.",
+    "lora": "Adapters, as RANK or RANK:TARGET,TARGET, with :fp32 behind it for tables in FP32 under qlora.",
     "kernels": "Whose kernels save tensors: cuda or cpu.",
     "gradient_sync": "Reduce gradients after every micro-batch, or the last.",
 }
@@ -138,11 +138,12 @@ def read_stage_layers(text: str | None) -> tuple[int, ...] | None:
 
 
 def read_lora(text: str | None) -> Lora | None:
-    """Read `--lora 8` or `--lora 8:q_proj,v_proj`."""
+    """Read `--lora 8`, `--lora 8:q_proj,v_proj` or `--lora 8:q_proj,v_proj:fp32`."""
     if text is None:
         return None
-    rank, _, targets = text.partition(":")
-    if not rank.isdigit():
+    rank, *rest = text.split(":")
+    if not rank.isdigit() or len(rest) > 2:  # noqa: PLR2004  # targets and tables
         raise ValueError(f"lora={text!r} must be a rank, or RANK:TARGET,TARGET such as 8:q_proj,v_proj")
     number = whole("lora rank", int(rank))
-    return Lora(rank=number, targets=tuple(targets.split(","))) if targets else Lora(rank=number)
+    lora = Lora(rank=number, targets=tuple(rest[0].split(","))) if rest and rest[0] else Lora(rank=number)
+    return replace(lora, tables=rest[1]) if len(rest) > 1 else lora

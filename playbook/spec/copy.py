@@ -168,7 +168,8 @@ def option(name: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [f"--{words}" if value else f"--no-{words}"]
     if isinstance(value, Lora):
-        return [f"--{words}", f"{value.rank}:{','.join(value.targets)}"]
+        tables = "" if value.tables == "bf16" else f":{value.tables}"
+        return [f"--{words}", f"{value.rank}:{','.join(value.targets)}{tables}"]
     if isinstance(value, tuple):
         return [f"--{words}", ",".join(map(str, value))]
     return [f"--{words}", str(value)]

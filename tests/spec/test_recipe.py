@@ -32,10 +32,23 @@ def test_names_ignore_case_and_an_unknown_one_lists_all():
         recipe("fp7")
 
 
-@pytest.mark.parametrize("name", ["adam8bit", "muon", "fp8", "lora", "qlora"])
-def test_recipes_that_are_not_built_are_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"recipe='{name}' is not built yet; use one of fp32"):
-        recipe(name)
+def test_recipes_whose_bytes_differ_by_tensor_say_so():
+    uniform = {name for name, found in RECIPES.items() if found.uniform}
+    assert set(RECIPES) - uniform == {"adam8bit", "muon", "fp8"}
+    assert recipe("muon").matrix_moment_bytes == 4
+    assert recipe("fp8").input_bytes == 1
+    assert recipe("qlora").frozen_blocks is not None
+    assert recipe("lora").adapters
+
+
+def test_the_block_of_8_bit_adam_is_part_of_its_name():
+    assert recipe("adam8bit").moment_blocks.block == 256
+    found = recipe("Adam8bit-2048")
+    assert (found.name, found.moment_blocks.block, found.moment_blocks.least) == ("adam8bit-2048", 2048, 4096)
+    with pytest.raises(ValueError, match="block of adam8bit=0 must be at least 1"):
+        recipe("adam8bit-0")
+    with pytest.raises(ValueError, match="recipe='adam8bit-wide' is not known"):
+        recipe("adam8bit-wide")
 
 
 def test_a_recipe_of_your_own_is_checked():
