@@ -15,8 +15,8 @@ from playbook.program.op import Region, Size
 from playbook.program.policy import Sizes
 
 
-def layer(z: Sizes) -> Block:
-    """One layer."""
+def layer(z: Sizes, layer: int = 0) -> Block:
+    """One layer; all are alike."""
     stream = z.value * z.T * z.h
     return block(
         "layer",

@@ -4,7 +4,7 @@ completes them."""
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from playbook.program.block import Tensor, Weight
+from playbook.program.block import Junction, Tensor, Weight
 from playbook.program.op import END, At, Op, Region, Size
 from playbook.spec import Parameter
 
@@ -16,6 +16,25 @@ class Piece:
     forward: tuple[Op, ...] = ()
     backward: tuple[Op, ...] = ()
     tensors: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch(Piece):
+    """A part of a layer beside the residual stream: attention, or what stands for the feed-forward part.
+
+    Parameters
+    ----------
+    reads
+        Row of forward that reads its input last, and row of backward that needs the input last.
+    ends
+        Row of forward that makes its output.
+    junctions
+        Its tensor-parallel parts.
+    """
+
+    reads: tuple[str, str]
+    ends: str
+    junctions: tuple[Junction, ...] = ()
 
 
 def forward(owner: str, op: str, flops: Size = 0, region: Region = "full", group: str = "") -> Op:
@@ -127,5 +146,6 @@ def weights(parameters: tuple[Parameter, ...], ready: Mapping[str, str]) -> tupl
     if missing:
         raise ValueError(f"no row of backward makes the gradient of {missing[0]!r}; give one in the policy")
     return tuple(
-        Weight(name=p.name, shape=p.shape, tp_dim=p.tp_dim, ready=At("B", ready[p.name])) for p in parameters
+        Weight(name=p.name, shape=p.shape, tp_dim=p.tp_dim, expert=p.expert, ready=At("B", ready[p.name]))
+        for p in parameters
     )

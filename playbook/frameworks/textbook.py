@@ -7,231 +7,161 @@ kept) saves s·b·h·(34 + 5·a·s/h) bytes; Llama kinds have grouped queries, a
 dropout. Where backward is split, the inputs of the products and the gradients of their outputs wait for W:
 32·s·b·h bytes of a GPT kind's layer (Qi et al., Zero Bubble Pipeline Parallelism, 2023, table 1).
 
+A layer is two branches beside the residual stream, attention and the feed-forward part; norms stand before
+them, behind them (OLMo 2) or on both sides (Gemma). A norm keeps its input, and its output belongs to the
+products that read it. A branch without a norm before it reads the stream itself.
+
 Sources: Rajbhandari et al., ZeRO, 2020, section 3; Korthikanti et al., Reducing Activation Recomputation in
 Large Transformer Models, 2022, sections 4 and 5; Shoeybi et al., Megatron-LM, 2019. FLOPs: 2 a multiply-add;
-the attention core counts the whole score matrix, and 2.5 times its forward in flash attention's backward
-(Dao, FlashAttention-2, 2023).
+the attention core counts the whole score matrix, a window the band of it that it leaves, and 2.5 times its
+forward in flash attention's backward (Dao, FlashAttention-2, 2023).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 from playbook.frameworks.parts import (
+    Branch,
+    Piece,
     backward,
     block_input,
     forward,
-    kept_gradient,
-    product_backward,
     saved,
     weights,
 )
+from playbook.frameworks.textbook_attention import CORE_BACK, attention
 from playbook.frameworks.textbook_ends import drops, embedding, head
-from playbook.program.block import Block, Junction, Tensor
-from playbook.program.op import At, Op, Region, Size, rows
+from playbook.frameworks.textbook_experts import experts
+from playbook.frameworks.textbook_feed_forward import feed_forward
+from playbook.frameworks.textbook_latent import latent_attention
+from playbook.program.block import Block, Tensor
+from playbook.program.op import END, Op, rows
 from playbook.program.policy import Policy, Sizes
-from playbook.program.polynomial import scaled
 
-ATTENTION = ("q_proj", "k_proj", "v_proj")
+AT_THE_CORE = ("q_norm", "k_norm", "sinks")
+"""Weights of attention whose gradients are there when the core's backward is over."""
 
 
-def layer(z: Sizes) -> Block:
-    """One layer."""
+def layer(z: Sizes, layer: int = 0) -> Block:
+    """One layer: of its number depends whether it has experts, and its window."""
+    attend = (attention if z.model.mla is None else latent_attention)(z, layer)
+    feed = experts(z) if z.routed(layer) else feed_forward(z)
+    first, second = halves(z, attend, feed)
     return Block(
         name="layer",
         layered=True,
-        forward=rows(layer_forward(z)),
-        backward=rows(layer_backward(z)),
-        tensors=(*attention_tensors(z), *feed_forward_tensors(z), *output_gradients(z)),
-        weights=weights(z.layer_parameters, ready(z)),
-        junctions=(attention_junction(z), feed_forward_junction(z)),
+        forward=rows((*first.forward, *second.forward)),
+        backward=rows((*second.backward, *first.backward)),
+        tensors=(*first.tensors, *second.tensors),
+        weights=weights(z.parameters_of(layer), ready(z, layer)),
+        junctions=(*attend.junctions, *feed.junctions),
     )
 
 
-def products(z: Sizes) -> dict[str, tuple[Size, Region]]:
-    """FLOPs of each product's forward, with its region."""
-    query, key = 2 * z.T * z.h * z.a * z.k, 2 * z.T * z.h * z.g * z.k
-    feed = 2 * z.T * z.h * z.f
-    found: dict[str, tuple[Size, Region]] = {
-        "self_attn.q_proj": (query, "tp"),
-        "self_attn.k_proj": (key, "kv"),
-        "self_attn.v_proj": (key, "kv"),
-        "self_attn.o_proj": (query, "tp"),
-        "mlp.gate_proj": (feed, "tp"),
-        "mlp.up_proj": (feed, "tp"),
-        "mlp.down_proj": (feed, "tp"),
-    }
-    if not z.model.gated:
-        found.pop("mlp.gate_proj")
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norms:
+    """Owners of the norms before and behind a branch; None where there is none."""
+
+    before: str | None
+    behind: str | None
 
 
-def attention_flops(z: Sizes) -> Size:
-    """FLOPs of the attention core's forward: two products of the whole score matrix."""
-    return 4 * z.b * z.s * z.s * z.a * z.k
-
-
-def layer_forward(z: Sizes) -> list[Op]:
-    """Rows of forward, in order."""
-    product = {name: forward(name, "mm", *facts) for name, facts in products(z).items()}
-    dropout = [forward("", "dropout")] if drops(z) else []
-    gate = [product["mlp.gate_proj"]] if z.model.gated else []
-    return [
-        forward("input_layernorm", "norm"),
-        *(product[f"self_attn.{name}"] for name in ATTENTION),
-        forward("self_attn", "sdpa", attention_flops(z), "tp", "core"),
-        product["self_attn.o_proj"],
-        *dropout,
-        forward("", "add"),
-        forward("post_attention_layernorm", "norm"),
-        *gate,
-        product["mlp.up_proj"],
-        forward("mlp", "act"),
-        product["mlp.down_proj"],
-        *dropout,
-        forward("", "add"),
-    ]
-
-
-def layer_backward(z: Sizes) -> list[Op]:
-    """Rows of backward: each product once for its input and once for its weight."""
-    product = {name: product_backward(name, *facts) for name, facts in products(z).items()}
-    dropout = [backward("", "dropout_backward")] if drops(z) else []
-    gate = product["mlp.gate_proj"] if z.model.gated else ()
-    core = attention_flops(z)
-    core = scaled(core, 5, 2) if z.attention == "flash" else core * 2
-    return [
-        *dropout,
-        *product["mlp.down_proj"],
-        backward("mlp", "act_backward"),
-        *product["mlp.up_proj"],
-        *gate,
-        backward("post_attention_layernorm", "norm_backward"),
-        *dropout,
-        *product["self_attn.o_proj"],
-        backward("self_attn", "sdpa_backward", core, "tp", "core"),
-        *(row for name in reversed(ATTENTION) for row in product[f"self_attn.{name}"]),
-        backward("input_layernorm", "norm_backward"),
-    ]
-
-
-def attention_tensors(z: Sizes) -> list[Tensor]:
-    """What attention keeps, and the norm before it."""
-    stream, core = z.value * z.T * z.h, "self_attn/sdpa#0"
-    query, key = z.value * z.T * z.a * z.k, z.value * z.T * z.g * z.k
-    core_back, product = "self_attn/sdpa_backward#0", "self_attn.o_proj/mm#0"
-    for_o = At("B", "self_attn.o_proj/mm#1")
-    kept = [
-        block_input(stream, "/add#0", "input_layernorm/norm_backward#0"),
-        saved(
-            "norm output",
-            stream,
-            "input_layernorm/norm#0",
-            "self_attn.v_proj/mm#0",
-            "self_attn.q_proj/mm#1",
-            "gathered",
-        ),
-        saved("q", query, "self_attn.q_proj/mm#0", core, core_back, "tp"),
-        saved("k", key, "self_attn.k_proj/mm#0", core, core_back, "kv"),
-        saved("v", key, "self_attn.v_proj/mm#0", core, core_back, "kv"),
-        *core_tensors(z),
-        replace(saved("attention output", query, core, product, core_back, "tp"), weight_end=for_o),
-    ]
-    if drops(z):
-        kept.append(
-            saved("dropout mask", z.T * z.h, "/dropout#0", "/dropout#0", "/dropout_backward#1", "full")
+def norms(z: Sizes) -> tuple[Norms, Norms]:
+    """Norms around attention and around the feed-forward part."""
+    before = None if z.model.post_norm else "input_layernorm"
+    if z.model.sandwich or z.model.post_norm:
+        feed = "pre_feedforward_layernorm" if z.model.sandwich else None
+        return (
+            Norms(before=before, behind="post_attention_layernorm"),
+            Norms(before=feed, behind="post_feedforward_layernorm"),
         )
-    return kept
+    return Norms(before=before, behind=None), Norms(before="post_attention_layernorm", behind=None)
 
 
-def core_tensors(z: Sizes) -> list[Tensor]:
-    """What the attention core keeps: log-sum-exps, or the scores with their dropout."""
-    core, core_back = "self_attn/sdpa#0", "self_attn/sdpa_backward#0"
-    if z.attention == "flash":
-        return [saved("log-sum-exp", 4 * z.T * z.a, core, core, core_back, "tp")]
-    scores = z.a * z.s * z.s * z.b
-    kept = [saved("scores", z.value * scores, core, core, core_back, "tp", "core")]
-    if drops(z):
-        kept.append(saved("score mask", scores, core, core, core_back, "tp", "core"))
-        kept.append(saved("dropped scores", z.value * scores, core, core, core_back, "tp", "core"))
-    return kept
-
-
-def feed_forward_tensors(z: Sizes) -> list[Tensor]:
-    """What the feed-forward part keeps, and the norm before it."""
-    stream, wide = z.value * z.T * z.h, z.value * z.T * z.f
-    up, act, act_back = "mlp.up_proj/mm#0", "mlp/act#0", "mlp/act_backward#0"
-    first = "mlp.gate_proj/mm#1" if z.model.gated else "mlp.up_proj/mm#1"
-    kept = [
-        saved("middle", stream, "/add#0", "/add#1", "post_attention_layernorm/norm_backward#0", "full"),
-        saved("norm output 2", stream, "post_attention_layernorm/norm#0", up, first, "gathered"),
-        saved("up", wide, up, act, act_back, "tp"),
-        saved("activation", wide, act, "mlp.down_proj/mm#0", "mlp.down_proj/mm#1", "tp"),
-    ]
-    if z.model.gated:
-        kept.append(saved("gate", wide, "mlp.gate_proj/mm#0", act, act_back, "tp"))
-    if drops(z):
-        kept.append(
-            saved("dropout mask 2", z.T * z.h, "/dropout#1", "/dropout#1", "/dropout_backward#0", "full")
+def halves(z: Sizes, attend: Branch, feed: Branch) -> tuple[Piece, Piece]:
+    """The two halves of a layer: a branch with its norms and its dropout, and the sum with the stream."""
+    around = norms(z)
+    stream = z.value * z.T * z.h
+    given = (
+        block_input(stream, "/add#0", release(attend, around[0])),
+        saved("middle", stream, "/add#0", "/add#1", release(feed, around[1]), "full"),
+    )
+    pairs = zip((attend, feed), around, given, ("", " 2"), (1, 0), strict=True)
+    first, second = (
+        Piece(
+            forward=half_forward(z, branch, norm),
+            backward=half_backward(z, branch, norm),
+            tensors=(
+                enters,
+                *half_tensors(z, branch, norm, suffix),
+                *branch.tensors,
+                *dropout_masks(z, suffix, turn),
+            ),
         )
+        for branch, norm, enters, suffix, turn in pairs
+    )
+    return first, second
+
+
+def release(branch: Branch, norm: Norms) -> str:
+    """Row of backward that needs the residual stream before a branch last."""
+    return branch.reads[1] if norm.before is None else f"{norm.before}/norm_backward#0"
+
+
+def half_forward(z: Sizes, branch: Branch, norm: Norms) -> tuple[Op, ...]:
+    """Rows of forward: norm, branch, norm, dropout, sum."""
+    return (
+        *([forward(norm.before, "norm")] if norm.before else ()),
+        *branch.forward,
+        *([forward(norm.behind, "norm")] if norm.behind else ()),
+        *([forward("", "dropout")] if drops(z) else ()),
+        forward("", "add"),
+    )
+
+
+def half_backward(z: Sizes, branch: Branch, norm: Norms) -> tuple[Op, ...]:
+    """Rows of backward, the other way round."""
+    return (
+        *([backward("", "dropout_backward")] if drops(z) else ()),
+        *([backward(norm.behind, "norm_backward")] if norm.behind else ()),
+        *branch.backward,
+        *([backward(norm.before, "norm_backward")] if norm.before else ()),
+    )
+
+
+def half_tensors(z: Sizes, branch: Branch, norm: Norms, suffix: str) -> list[Tensor]:
+    """Output of the norm before a branch, which its products read, and input of the one behind it."""
+    stream, kept = z.value * z.T * z.h, []
+    if norm.before:
+        made = f"{norm.before}/norm#0"
+        kept.append(saved(f"norm output{suffix}", stream, made, *branch.reads, "gathered"))
+    if norm.behind:
+        used, back = f"{norm.behind}/norm#0", f"{norm.behind}/norm_backward#0"
+        kept.append(saved(f"norm input{suffix}", stream, branch.ends, used, back, "full"))
     return kept
 
 
-def output_gradients(z: Sizes) -> list[Tensor]:
-    """Gradients of the products' outputs, from the row that makes or takes them to W."""
-    stream, core, act = z.value * z.T * z.h, "self_attn/sdpa_backward#0", "mlp/act_backward#0"
-    query, key, wide = z.value * z.T * z.a * z.k, z.value * z.T * z.g * z.k, z.value * z.T * z.f
-    facts: list[tuple[str, Size, str, Region]] = [
-        ("self_attn.q_proj", query, core, "tp"),
-        ("self_attn.k_proj", key, core, "kv"),
-        ("self_attn.v_proj", key, core, "kv"),
-        ("self_attn.o_proj", stream, "self_attn.o_proj/mm#0", "whole"),
-        ("mlp.gate_proj", wide, act, "tp"),
-        ("mlp.up_proj", wide, act, "tp"),
-        ("mlp.down_proj", stream, "mlp.down_proj/mm#0", "whole"),
-    ]
-    return [
-        kept_gradient(name, size, birth, f"{name}/mm#1", region)
-        for name, size, birth, region in facts
-        if z.model.gated or name != "mlp.gate_proj"
-    ]
+def dropout_masks(z: Sizes, suffix: str, turn: int) -> list[Tensor]:
+    """The mask of a branch's dropout; backward comes to the second one first."""
+    if not drops(z):
+        return []
+    made, back = f"/dropout#{1 - turn}", f"/dropout_backward#{turn}"
+    return [saved(f"dropout mask{suffix}", z.T * z.h, made, made, back, "full")]
 
 
-def ready(z: Sizes) -> dict[str, str]:
+def ready(z: Sizes, layer: int = 0) -> dict[str, str]:
     """Row that completes the gradient of each parameter of a layer."""
-    rows_of = {}
-    for parameter in z.layer_parameters:
-        owner = parameter.name.rpartition(".")[0]
+    found = {}
+    for parameter in z.parameters_of(layer):
+        owner = parameter.name.removesuffix(".weight").removesuffix(".bias").removesuffix("_bias")
         if owner.endswith("layernorm"):
-            rows_of[parameter.name] = f"{owner}/norm_backward#0"
-        elif owner.endswith(("q_norm", "k_norm")):
-            rows_of[parameter.name] = "self_attn/sdpa_backward#0"
+            found[parameter.name] = f"{owner}/norm_backward#0"
+        elif owner.endswith(AT_THE_CORE):
+            found[parameter.name] = CORE_BACK
+        elif owner == "scalars":
+            found[parameter.name] = END
         else:
-            rows_of[parameter.name] = f"{owner}/mm#1"
-    return rows_of
-
-
-def attention_junction(z: Sizes) -> Junction:
-    """Attention as a tensor-parallel part: split by heads."""
-    return Junction(
-        enter="",
-        leave="",
-        input_rows=("self_attn.q_proj/mm#0", "self_attn.q_proj/mm#1"),
-        output_rows=("self_attn.o_proj/mm#0", "self_attn.o_proj/mm#0"),
-        again="self_attn.v_proj/mm#0",
-        bytes=z.value * z.T * z.h,
-    )
-
-
-def feed_forward_junction(z: Sizes) -> Junction:
-    """The feed-forward part as a tensor-parallel part: split by its features."""
-    first, last = ("gate_proj", "gate_proj") if z.model.gated else ("up_proj", "up_proj")
-    return Junction(
-        enter="",
-        leave="",
-        input_rows=(f"mlp.{first}/mm#0", f"mlp.{last}/mm#1"),
-        output_rows=("mlp.down_proj/mm#0", "mlp.down_proj/mm#0"),
-        again="mlp.up_proj/mm#0",
-        bytes=z.value * z.T * z.h,
-    )
+            found[parameter.name] = f"{owner}/mm#1"
+    return found
 
 
 POLICY = Policy(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playbook.predict.rates import rates_of
-from playbook.predict.stages import SHARED_GRADIENTS, blocks_of, context
+from playbook.predict.stages import SHARED_GRADIENTS, blocks_of, context, kinds_of
 from playbook.program.assemble import assemble
 from playbook.program.block import Block
 from playbook.program.lay import Stage
@@ -23,7 +23,7 @@ from playbook.program.timeline import durations
 from playbook.spec import Scenario
 
 LAID = 3
-"""Layers that are laid; the middle one has a layer on either side, as most have."""
+"""Layers of a kind that are laid; the middle one has a layer on either side, as most have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,25 +72,31 @@ def layer_costs(s: Scenario) -> tuple[LayerCost, ...]:
     """
     one = unpiped(s)
     ctx = replace(context(one), pipelined=s.layout.pp > 1)
-    blocks = blocks_of(one, 0, ctx, LAID)
-    stage = Stage(blocks, [-1, *range(LAID), -1])
-    seconds = seconds_of(one, stage)
-    ends = {"embedding": 0, "head": len(blocks) - 1}
-    places = {**ends, **{f"layers.{number}": 1 + LAID // 2 for number in range(s.model.layers)}}
-    names = ["embedding", *(f"layers.{number}" for number in range(s.model.layers)), "head"]
-    states = [state_bytes(block, ctx, s.layout.zero >= SHARED_GRADIENTS) for block in blocks]
-    table = table_bytes(s, blocks[0], states[0])
-    return tuple(
+    kinds = kinds_of(s, range(s.model.layers))
+    laid = {kind: kind_costs(one, ctx, kinds.index(kind)) for kind in dict.fromkeys(kinds)}
+    embedding, _, head = laid[kinds[0]]
+    table = table_bytes(one, ctx, embedding.state_bytes)
+    inner = (replace(laid[kind][1], name=f"layers.{number}") for number, kind in enumerate(kinds))
+    return (embedding, *inner, replace(head, state_bytes=head.state_bytes + table))
+
+
+def kind_costs(s: Scenario, ctx: Context, layer: int) -> tuple[LayerCost, LayerCost, LayerCost]:
+    """Costs of the embedding, of one layer among its like, and of the head."""
+    blocks = blocks_of(s, 0, ctx, [layer] * LAID)
+    seconds = seconds_of(s, Stage(blocks, [-1, *range(LAID), -1]))
+    places = {"embedding": 0, "layer": 1 + LAID // 2, "head": len(blocks) - 1}
+    first, inner, last = (
         LayerCost(
             name=name,
-            forward_s=float(seconds[0, places[name]]),
-            backward_input_s=float(seconds[1, places[name]]),
-            backward_weight_s=float(seconds[2, places[name]]),
-            state_bytes=states[places[name]] + (table if name == "head" else 0),
-            activation_bytes=activation_bytes(blocks[places[name]]),
+            forward_s=float(seconds[0, place]),
+            backward_input_s=float(seconds[1, place]),
+            backward_weight_s=float(seconds[2, place]),
+            state_bytes=state_bytes(blocks[place], ctx, s.layout.zero >= SHARED_GRADIENTS),
+            activation_bytes=activation_bytes(blocks[place]),
         )
-        for name in names
+        for name, place in places.items()
     )
+    return first, inner, last
 
 
 def unpiped(s: Scenario) -> Scenario:
@@ -136,8 +142,9 @@ def whole(size: Size) -> int:
     return size
 
 
-def table_bytes(s: Scenario, embedding: Block, held: int) -> int:
+def table_bytes(s: Scenario, ctx: Context, held: int) -> int:
     """State of the copy of a tied table that the head's stage holds: the table's part of the embedding's."""
     if not s.model.tied:
         return 0
+    embedding = blocks_of(s, 0, ctx, ())[0]
     return held * whole(embedding.weights[0].numel) // whole(embedding.numel)

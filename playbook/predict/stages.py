@@ -1,6 +1,6 @@
 """A scenario's stages: the framework's templates, put through the layout's passes in their order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from playbook.program.passes import Blocks, Plan
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
 from playbook.program.schedule import Schedule
+from playbook.program.sizes import narrower
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, Summaries, rank_memory
 from playbook.spec import Scenario
@@ -67,8 +68,8 @@ def pass_of(s: Scenario, step: str) -> Plan | None:
     return found[0] if found else None
 
 
-def templates(s: Scenario, slot: int, ctx: Context, layers: int | None = None) -> Blocks:
-    """A stage's blocks as the framework's policy gives them, before any pass.
+def templates(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None = None) -> Blocks:
+    """A stage's blocks as the framework's policy gives them, before any pass; equal layers are one object.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def templates(s: Scenario, slot: int, ctx: Context, layers: int | None = None) -
     slot
         Number of the stage in the schedule; copies of a stage have numbers of their own.
     layers
-        Layers of the stage; the layout's if not given.
+        Numbers of the layers of the stage; the layout's if not given.
     """
     sizes = Sizes.of(s.model, s.workload, s.recipe, symbolic=ctx.symbolic)
     rules, last, stage = ctx.policy, s.layout.stages - 1, slot % s.layout.stages
@@ -86,8 +87,23 @@ def templates(s: Scenario, slot: int, ctx: Context, layers: int | None = None) -
     end = rules.head(sizes) if stage == last else send_block(sizes, slot, keeps, after)
     if s.model.tied and stage == last > 0:
         end = replace(end, weights=(*end.weights, *table_copy(sizes, end)))
-    count = s.stage_layers[stage] if layers is None else layers
-    return (first, *[rules.layer(sizes)] * count, end)
+    numbers = stage_numbers(s, stage) if layers is None else layers
+    kinds = kinds_of(s, numbers)
+    chosen = dict(zip(reversed(kinds), reversed(numbers), strict=True))
+    made = {kind: rules.layer(sizes, number) for kind, number in chosen.items()}
+    return (first, *(made[kind] for kind in kinds), end)
+
+
+def kinds_of(s: Scenario, layers: Sequence[int]) -> list[tuple[int, int | None]]:
+    """What tells layers apart: their weights, and a window that is narrower than the sequence."""
+    windows = [narrower(window, s.workload.sequence) for window in s.model.windows]
+    return [(s.model.kind_of(layer), windows[layer]) for layer in layers]
+
+
+def stage_numbers(s: Scenario, stage: int) -> range:
+    """Global numbers of a stage's layers."""
+    before = sum(s.stage_layers[:stage])
+    return range(before, before + s.stage_layers[stage])
 
 
 def table_copy(sizes: Sizes, head: Block) -> tuple[Weight, ...]:
@@ -98,7 +114,7 @@ def table_copy(sizes: Sizes, head: Block) -> tuple[Weight, ...]:
     return (Weight(name="lm_head.weight", shape=table.shape, tp_dim=table.tp_dim, ready=ready),)
 
 
-def blocks_of(s: Scenario, slot: int, ctx: Context, layers: int | None = None) -> Blocks:
+def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None = None) -> Blocks:
     """A stage's blocks after every pass; as for `templates`."""
     blocks = templates(s, slot, ctx, layers)
     tensor, data = pass_of(s, "tensor"), pass_of(s, "data")
@@ -132,9 +148,7 @@ def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:
 
 def layer_numbers(s: Scenario, slot: int) -> list[int]:
     """Global layer number of each block of a stage, −1 at its ends."""
-    stage = slot % s.layout.stages
-    before = sum(s.stage_layers[:stage])
-    return [-1, *range(before, before + s.stage_layers[stage]), -1]
+    return [-1, *stage_numbers(s, slot % s.layout.stages), -1]
 
 
 def lay(s: Scenario, slot: int, ctx: Context) -> Stage:
@@ -149,7 +163,8 @@ def lay_distinct(s: Scenario, ctx: Context, slots: Iterable[int]) -> dict[int, S
     for slot in slots:
         stage = slot % s.layout.stages
         first_chunk = slot < s.layout.pp and ctx.policy.workspace_bytes > 0
-        key = (stage == 0, stage == last, s.stage_layers[stage], first_chunk, *near(s, slot))
+        kinds = tuple(kinds_of(s, stage_numbers(s, stage)))
+        key = (stage == 0, stage == last, kinds, first_chunk, *near(s, slot))
         if key not in laid:
             laid[key] = lay(s, slot, ctx)
         found[slot] = laid[key]

@@ -76,6 +76,8 @@ class Weight:
         Row that makes the gradient's memory, if an earlier one does (a tied table).
     partial
         Mesh axis whose ranks each saw a part of the tokens: the gradient is a partial sum until it is used.
+    expert
+        Whether it belongs to routed experts; dim 0 of its shape is then the expert.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Weight:
     taken: At | None = None
     born: At | None = None
     partial: str | None = None
+    expert: bool = False
 
     @property
     def numel(self) -> Size:

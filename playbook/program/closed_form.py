@@ -2,7 +2,8 @@
 
 Run the walk on symbols for two numbers of layers. Every row's level is linear in a few monomials, and in the
 number of layers: C(L) = C₀ + (L − L₀)·(C₁ − C₀). The peak is the maximum over rows. Between the first and
-the last three layers levels change by equal steps, so those layers stand for all.
+the last three layers levels change by equal steps, so those layers stand for all. Where the first few layers
+are of another kind, they are among those that stand for themselves.
 """
 
 from collections.abc import Mapping
@@ -114,10 +115,18 @@ def whole(value: float) -> int | float:
     return int(value) if float(value).is_integer() else float(value)
 
 
-def derive(fewer: Program, more: Program, layers: int) -> ClosedForm:
-    """Derive the form from the same step with `layers` and `layers + 1` layers, both on symbols."""
+def derive(fewer: Program, more: Program, layers: int, first: int = ENDS) -> ClosedForm:
+    """Derive the form from the same step with `layers` and `layers + 1` layers, both on symbols.
+
+    Parameters
+    ----------
+    fewer, more, layers
+        The two steps, and the layers of the smaller one.
+    first
+        Layers at the start that stand for themselves.
+    """
     monomials = tuple(sorted({m for t in fewer.templates for m in constant(t.bytes).coefficients}))
-    places = [aligned(fewer, layers), aligned(more, layers + 1)]
+    places = [aligned(fewer, layers, first), aligned(more, layers + 1, first)]
     common = [label for label in places[0] if label in places[1]]
     levels = [
         coefficients(program, np.array([place[label] for label in common]), monomials)
@@ -145,14 +154,14 @@ def undominated(base: Floats, slope: Floats) -> NDArray[np.int64]:
     return first[~np.array(over)]
 
 
-def aligned(program: Program, layers: int) -> dict[str, int]:
+def aligned(program: Program, layers: int, first: int = ENDS) -> dict[str, int]:
     """Row of each id; layers near the end are counted from it, those between are left out."""
     found = {}
     for row, layer in enumerate(program.rows.layer.tolist()):
-        if ENDS <= layer < layers - ENDS:
+        if first <= layer < layers - ENDS:
             continue
         text = program.id(row)
-        if layer >= ENDS:
+        if layer >= first:
             text = text.replace(f"layers.{layer}", f"layers.{layer - layers}", 1)
         found[text] = row
     return found

@@ -1,129 +1,15 @@
-"""What a framework does to memory and traffic, and what a pass may read: policy, sizes and context."""
+"""What a framework does to memory and traffic, and what a pass may read: policy and context."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from playbook.program.block import Block, Weight
 from playbook.program.op import Size
-from playbook.program.polynomial import Polynomial, symbol
-from playbook.spec import Mla, Model, Moe, Parameter, Recipe, Workload
+from playbook.program.polynomial import Polynomial
+from playbook.program.sizes import Sizes
+from playbook.spec import Recipe
 
-SYMBOLS = {
-    "hidden": "h",
-    "heads": "a",
-    "kv_heads": "g",
-    "head_dim": "k",
-    "ffn": "f",
-    "vocabulary": "V",
-}
-STRUCTURE = (
-    *("gated", "norm", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "positions", "layers"),
-    *("sinks", "sandwich", "post_norm", "activation", "moe", "mla", "scalars"),
-)
-
-
-class ModelSymbols:
-    """A model's stand-in whose sizes are symbols, so that the model's own code gives the shapes as
-    polynomials."""
-
-    hidden: Polynomial
-    heads: Polynomial
-    kv_heads: Polynomial
-    head_dim: Polynomial
-    ffn: Polynomial
-    vocabulary: Polynomial
-    gated: bool
-    norm: str
-    tied: bool
-    qkv_bias: bool
-    output_bias: bool
-    mlp_bias: bool
-    qk_norm: bool | str
-    positions: int
-    layers: int
-    sinks: bool
-    sandwich: bool
-    post_norm: bool
-    activation: str
-    moe: Moe | None
-    mla: Mla | None
-    scalars: int
-
-    def __init__(self, model: Model) -> None:
-        for field, name in SYMBOLS.items():
-            setattr(self, field, symbol(name))
-        for field in STRUCTURE:
-            setattr(self, field, getattr(model, field))
-
-    block_parameters = Model.block_parameters
-    embedding_parameters = Model.embedding_parameters
-    head_parameters = Model.head_parameters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """Sizes of one micro-batch of a model, as numbers or as symbols, before any axis divides them.
-
-    Parameters
-    ----------
-    b, s
-        Sequences of a micro-batch, tokens of a sequence.
-    h, a, g, k, f, V
-        Hidden features, query heads, key-value heads, features of a head, feed-forward features, vocabulary.
-    value
-        Bytes of one value in forward and backward.
-    model
-        For what is no size: flags, names and shapes of the parameters.
-    attention, kernels
-        As in the workload.
-    """
-
-    b: Size
-    s: Size
-    h: Size
-    a: Size
-    g: Size
-    k: Size
-    f: Size
-    V: Size
-    value: int
-    model: Model | ModelSymbols
-    attention: str = "flash"
-    kernels: str = "cuda"
-
-    @classmethod
-    def of(cls, model: Model, workload: Workload, recipe: Recipe, symbolic: bool = False) -> "Sizes":
-        """Return the sizes of a model and a workload, in numbers or symbols."""
-        shape = ModelSymbols(model) if symbolic else model
-        return cls(
-            b=symbol("b") if symbolic else workload.micro_batch,
-            s=symbol("s") if symbolic else workload.sequence,
-            value=recipe.compute_bytes,
-            model=shape,
-            attention=workload.attention,
-            kernels=workload.kernels,
-            **{name: getattr(shape, field) for field, name in SYMBOLS.items()},
-        )
-
-    @property
-    def T(self) -> Size:  # noqa: N802  # the field's symbol
-        """Tokens of a micro-batch."""
-        return self.b * self.s
-
-    @property
-    def layer_parameters(self) -> tuple[Parameter, ...]:
-        """Parameters of one layer."""
-        return self.model.block_parameters()
-
-    @property
-    def embedding_parameters(self) -> tuple[Parameter, ...]:
-        """Parameters before the first layer."""
-        return self.model.embedding_parameters()
-
-    @property
-    def head_parameters(self) -> tuple[Parameter, ...]:
-        """Parameters after the last layer."""
-        return self.model.head_parameters()
+__all__ = ["Context", "Policy", "Sizes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +21,7 @@ class Policy:
     name
         The framework.
     embedding, layer, head
-        The templates, each a function of the sizes.
+        The templates, each a function of the sizes; the layer's of a layer's number too.
     buffers
         Whether gathered weights, flat copies, reduction inputs and buckets take memory.
     gradients_resident
@@ -171,7 +57,7 @@ class Policy:
 
     name: str
     embedding: Callable[[Sizes], Block]
-    layer: Callable[[Sizes], Block]
+    layer: Callable[..., Block]
     head: Callable[[Sizes], Block]
     buffers: bool = True
     gradients_resident: bool = False

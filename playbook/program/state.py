@@ -35,7 +35,8 @@ SCRATCH = {"fused": 0, "foreach": 1, "for-loop": 2}
 """Copies of what it updates that the optimizer's kernel holds while it runs."""
 
 USUAL = {"V": 128256, "f": 14336, "h": 4096, "a": 32, "g": 8, "k": 128, "N": 1, "t": 1}
-"""Sizes that tell symbols apart: those of Llama 3.1 8B."""
+USUAL |= {"E": 64, "K": 6, "e": 1408, "w": 2816, "rq": 1536, "rkv": 512, "dn": 128, "dr": 64, "dv": 128}
+"""Sizes that tell symbols apart: those of Llama 3.1 8B, and of DeepSeek-V2 for what Llama has not."""
 
 
 def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:

@@ -1,8 +1,9 @@
 import pytest
 
 from playbook.frameworks import policy
-from playbook.program.policy import Context, ModelSymbols, Sizes
+from playbook.program.policy import Context, Sizes
 from playbook.program.polynomial import Polynomial, symbol
+from playbook.program.sizes import ModelSymbols
 from playbook.spec import Workload, model, recipe
 
 
