@@ -65,5 +65,5 @@ def test_a_function_keeps_its_name_when_the_module_of_that_name_is_imported(modu
 
 
 def test_an_unknown_name_lists_those_that_there_are():
-    with pytest.raises(AttributeError, match="no attribute 'plann'; it has Cluster, JobCancelled, Layout"):
+    with pytest.raises(AttributeError, match="no attribute 'plann'; it has Cluster, JobCancelled, KvLayers"):
         pb.plann  # noqa: B018

@@ -16,6 +16,7 @@ from playbook.cli import (
     describe,
     doctor,
     find_schedule,
+    kv,
     lab,
     pipeline,
     predict,
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for group in (describe, predict, pipeline, find_schedule, cut_stages, collective, run, demo, doctor, lab):
+for group in (describe, predict, kv, pipeline, find_schedule, cut_stages, collective, run, demo, doctor, lab):
     group.register(app)
 
 

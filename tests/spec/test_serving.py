@@ -14,3 +14,9 @@ def test_bad_values_are_refused():
         pb.Serving(concurrency=0)
     with pytest.raises(ValueError, match="kv_dtype='fp3' is not known; valid are fp32"):
         pb.Serving(kv_dtype="fp3")
+    with pytest.raises(ValueError, match=r"utilisation=1.2 is a part of the memory; use 0.9"):
+        pb.Serving(utilisation=1.2)
+    with pytest.raises(ValueError, match="max_batched_tokens=0 must be at least 1"):
+        pb.Serving(max_batched_tokens=0)
+    with pytest.raises(TypeError, match="hybrid_allocator='no' must be True or False"):
+        pb.Serving(hybrid_allocator="no")  # type: ignore[arg-type]

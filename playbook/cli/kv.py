@@ -1,0 +1,179 @@
+"""`playbook kv` and `playbook inference`: the key-value cache, and the peak of an inference engine."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from playbook.cli.options import Json, pick_cluster
+from playbook.cli.output import write_json, write_pairs, write_table
+from playbook.cli.predict import both, verdict, write_terms
+from playbook.spec import Layout, Serving, model
+from playbook.units import GB, gb, mb, size, thousands
+
+if TYPE_CHECKING:
+    from playbook.predict.inference import InferenceMemory
+
+KV_KEYS = (
+    *("bytes_per_token", "bytes_per_rank", "total_bytes", "engine_bytes", "copies", "expanded_bytes"),
+    *("slope_bytes", "constant_bytes", "rows", "note"),
+)
+INFERENCE_KEYS = (
+    *("peak_bytes", "reserved_bytes", "device_bytes", "instant", "worst_rank", "fits", "terms", "per_stage"),
+    *("pool_bytes", "capacity_tokens", "capacity_sequences", "note"),
+)
+
+KvType = Annotated[str, typer.Option(help="Format of the cache, such as bf16, fp8, fp8-per-head or nvfp4.")]
+Tensor = Annotated[int, typer.Option(help="Tensor parallel degree.")]
+Replicas = Annotated[int, typer.Option(help="Replicas among which sequences are dealt out.")]
+Context = Annotated[int, typer.Option(help="Ranks that split each sequence's cache.")]
+Block = Annotated[int, typer.Option(help="Tokens of a page.")]
+Hybrid = Annotated[bool, typer.Option(help="Whether pages behind a window are given back.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command(name="kv")(kv)
+    app.command(name="inference")(inference)
+
+
+def kv(
+    model_name: Annotated[str, typer.Option("--model", help="Preset, or path of a config.json.")],
+    dtype: KvType = "bf16",
+    tokens: Annotated[int, typer.Option(help="Tokens of each sequence.")] = 4096,
+    sequences: Annotated[int, typer.Option(help="Sequences over all replicas.")] = 1,
+    tp: Tensor = 1,
+    dp: Replicas = 1,
+    cp: Context = 1,
+    block: Block = 16,
+    max_batched_tokens: Annotated[int, typer.Option(help="Tokens of one step at most.")] = 8192,
+    hybrid_allocator: Hybrid = True,
+    json: Json = False,
+) -> None:
+    """Predict the key-value cache: one copy, on a rank, and in an engine's pages."""
+    from playbook.predict.kv_cache import kv_cache
+
+    found = kv_cache(
+        model(model_name),
+        tokens,
+        sequences,
+        dtype,
+        tp=tp,
+        dp=dp,
+        cp=cp,
+        block=block,
+        batched=max_batched_tokens,
+        hybrid=hybrid_allocator,
+    )
+    if json:
+        write_json({key: getattr(found, key) for key in KV_KEYS})
+        return
+    pairs = [
+        ("a token", f"{thousands(found.bytes_per_token)} bytes in all layers, one copy"),
+        ("all sequences", f"{amount(found.total_bytes)}, one copy of {thousands(sequences)}"),
+        ("on a rank", f"{amount(found.bytes_per_rank)}, with windows and copies"),
+        ("in an engine", f"{amount(found.engine_bytes)} on a rank, in pages of {block} tokens"),
+    ]
+    if found.expanded_bytes and found.expanded_bytes > found.total_bytes:
+        pairs.append(("one head each", f"{amount(found.expanded_bytes)} if every query head had its own"))
+    write_pairs(pairs)
+    typer.echo("")
+    write_kinds(found.rows)
+    write_end(found.note)
+
+
+def write_kinds(rows: list[dict[str, Any]]) -> None:
+    """Print what each kind of layers takes."""
+    write_table(
+        ("layers", "number", "heads", "on a rank", "copies", "window", "a token", "ideal", "in pages"),
+        [
+            (
+                row["kind"],
+                str(row["layers"]),
+                str(row["heads"]),
+                str(row["heads_per_rank"]),
+                str(row["copies"]),
+                thousands(row["window"]) if row["window"] else "all",
+                size(row["bytes_per_token"]),
+                size(row["bytes_per_rank"]),
+                size(row["engine_bytes"]),
+            )
+            for row in rows
+        ],
+    )
+
+
+def inference(
+    model_name: Annotated[str, typer.Option("--model", help="Preset, or path of a config.json.")],
+    prompt: Annotated[int, typer.Option(help="Tokens of a prompt.")] = 4096,
+    output: Annotated[int, typer.Option(help="Tokens of an answer.")] = 512,
+    concurrency: Annotated[int, typer.Option(help="Sequences at once, over all replicas.")] = 64,
+    weights: Annotated[str, typer.Option(help="Format of the weights, such as bf16, fp8, mxfp4.")] = "bf16",
+    kv_dtype: KvType = "bf16",
+    tp: Tensor = 1,
+    pp: Annotated[int, typer.Option(help="Pipeline parallel degree.")] = 1,
+    dp: Replicas = 1,
+    cp: Context = 1,
+    ep: Annotated[int, typer.Option(help="Expert parallel degree.")] = 1,
+    gpu: Annotated[str | None, typer.Option(help="GPU of the default cluster.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Cluster, or NODESxGPUS-GPU.")] = None,
+    block: Block = 16,
+    max_batched_tokens: Annotated[int | None, typer.Option(help="Tokens of one step at most.")] = None,
+    utilisation: Annotated[float, typer.Option(help="Part of the memory that the engine may take.")] = 0.9,
+    hybrid_allocator: Hybrid = True,
+    json: Json = False,
+) -> None:
+    """Predict the peak of an inference engine, by term, and what its pool of cache holds."""
+    from playbook.predict.inference import inference_memory
+
+    layout = Layout(dp=dp, tp=tp, pp=pp, cp=cp, ep=ep)
+    serving = Serving(
+        prompt=prompt,
+        output=output,
+        concurrency=concurrency,
+        kv_dtype=kv_dtype,
+        weights=weights,
+        block=block,
+        max_batched_tokens=max_batched_tokens,
+        utilisation=utilisation,
+        hybrid_allocator=hybrid_allocator,
+    )
+    machines = pick_cluster(cluster, gpu, layout.world)
+    found = inference_memory(model(model_name), serving, layout, machines)
+    if json:
+        write_json({key: getattr(found, key) for key in INFERENCE_KEYS})
+        return
+    write_inference(found)
+
+
+def write_inference(found: "InferenceMemory") -> None:
+    """Print a prediction."""
+    gpu, device = found.cluster.gpu, found.device_bytes
+    write_pairs(
+        [
+            ("peak allocated", f"{both(found.peak_bytes)} at {found.instant}"),
+            ("with what the engine leaves", gb(found.reserved_bytes)),
+            ("with the driver's context", gb(device)),
+            ("GPU", f"{gpu.name}: {gb(gpu.memory_bytes)}, {verdict(device, gpu.memory_bytes)}"),
+            ("pool for the cache", f"{both(max(0, found.pool_bytes))} on a rank"),
+            (
+                "it holds",
+                f"{thousands(found.capacity_tokens)} tokens, {thousands(found.capacity_sequences)} sequences "
+                f"of {thousands(found.serving.sequence)}",
+            ),
+        ]
+    )
+    typer.echo("")
+    write_terms(found.terms, found.peak_bytes)
+    write_end(found.note)
+
+
+def write_end(note: str) -> None:
+    """Print the source and the note."""
+    typer.echo("source: formula")
+    if note:
+        typer.echo(f"note: {note}")
+
+
+def amount(size_bytes: float) -> str:
+    """Write bytes in GB and GiB, small ones in MB."""
+    return both(size_bytes) if size_bytes >= GB else mb(size_bytes)

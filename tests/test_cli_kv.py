@@ -1,0 +1,62 @@
+import json
+import shlex
+
+import pytest
+
+from playbook.cli import run_command
+
+
+def printed(line, capsys):
+    assert run_command(shlex.split(line)) == 0
+    return capsys.readouterr().out
+
+
+def test_kv_prints_the_four_keys_of_the_contract(capsys):
+    line = "kv --model llama-3.1-70b --dtype bf16 --tokens 32768 --sequences 2 --tp 16 --block 16 --json"
+    found = json.loads(printed(line, capsys))
+    assert found["bytes_per_token"] == 327_680
+    assert found["total_bytes"] == 2 * 10_737_418_240
+    assert found["bytes_per_rank"] == found["engine_bytes"] == 2 * 1_342_177_280
+
+
+def test_kv_says_in_words_what_is_copied_and_what_is_windowed(capsys):
+    text = printed("kv --model gemma-3-27b-text --tokens 32768 --tp 8 --no-hybrid-allocator", capsys)
+    assert "one copy of 1" in text
+    assert "window" in text
+    assert "no one rate per token" in text
+    assert text.count("source: formula") == 1
+
+
+def test_kv_shows_the_latent_cache_beside_the_expanded_one(capsys):
+    text = printed("kv --model deepseek-v3 --tokens 65536 --dtype int4", capsys)
+    assert "if every query head had its own" in text
+
+
+def test_inference_prints_terms_pool_and_capacity(capsys):
+    found = json.loads(printed("inference --model llama-3.1-70b --tp 8 --gpu h100 --json", capsys))
+    assert {row["term"] for row in found["terms"]} >= {"parameters", "kv_cache", "workspace", "context"}
+    assert found["fits"] is True
+    assert found["capacity_tokens"] // 4608 == found["capacity_sequences"]
+
+
+def test_inference_says_in_words_whether_it_fits(capsys):
+    text = printed("inference --model llama-3.1-70b --gpu h100", capsys)
+    assert "does not fit" in text
+    assert "leave no pool" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("kv --model llama-3.1-70b --dtype fp7", "kv_dtype='fp7' is not known; valid are fp32"),
+        ("kv --model llama-3.1-70b --tokens 0", "tokens=0 must be at least 1"),
+        ("kv --model llama-3.1-70b --tp 3", "tp=3 neither divides 8 key-value heads"),
+        ("inference --model llama-3.1-70b --tp 3", "tp in 1, 2, 4, 8, 16, 32, 64 would work"),
+        ("inference --model llama-3.1-70b --utilisation 90", "utilisation=90.0 is a part of the memory"),
+    ],
+)
+def test_a_wrong_value_ends_in_one_line(line, message, capsys):
+    assert run_command(shlex.split(line)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
