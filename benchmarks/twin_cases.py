@@ -1,0 +1,103 @@
+"""The grid of scenarios whose twins are held against their prediction, most telling first.
+
+Committed before it was measured. Models keep their true width; those too large for seconds keep few layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import playbook as pb
+
+MIXED = "fsdp2-mixed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One scenario and the rank that is taken.
+
+    Parameters
+    ----------
+    model, layers
+        Preset, and how many of its layers; None is all.
+    layout, work
+        Fields of `Layout` and `Workload`.
+    rank
+        Whose twin.
+    framework
+        "torch" is the reference transformer, "transformers" Hugging Face's code.
+    """
+
+    model: str
+    layers: int | None = None
+    layout: dict[str, Any] = field(default_factory=dict)
+    work: dict[str, Any] = field(default_factory=dict)
+    rank: int = 0
+    framework: str = "torch"
+
+    @property
+    def scenario(self) -> pb.Scenario:
+        """The scenario, on H200 nodes."""
+        model = pb.model(self.model)
+        if self.layers is not None:
+            model = replace(model, name=f"{self.layers} layers of {model.name}", layers=self.layers)
+        layout = pb.Layout(**self.layout)
+        cluster = pb.cluster(f"{-(-layout.world // 8)}x8-h200")
+        return pb.Scenario(model, pb.Workload(**self.work), layout, cluster, framework=self.framework)
+
+
+def ddp(model: str, dp: int, rank: int, layers: int | None = None, **work: Any) -> Case:
+    """Replicas of the reference transformer."""
+    return Case(model=model, layers=layers, layout={"dp": dp}, rank=rank, work=work)
+
+
+def fsdp(
+    model: str, dp: int, rank: int, layers: int | None = None, reshard: bool = True, **work: Any
+) -> Case:
+    """The reference transformer under FSDP2."""
+    layout = {"dp": dp, "zero": 3, "reshard": reshard}
+    return Case(model=model, layers=layers, layout=layout, rank=rank, work={"recipe": MIXED, **work})
+
+
+def hugging(
+    model: str, dp: int, rank: int, layers: int | None = None, reshard: bool = True, **work: Any
+) -> Case:
+    """Hugging Face's code under FSDP2."""
+    return replace(fsdp(model, dp, rank, layers, reshard, **work), framework="transformers")
+
+
+def split(
+    model: str, tp: int, rank: int, layers: int | None = None, dp: int = 1, sp: bool = False, **work: Any
+) -> Case:
+    """The reference transformer under tensor parallelism, with FSDP2 outside where dp is more than 1."""
+    layout = {"tp": tp, "dp": dp, "sequence_parallel": sp, "zero": 3 if dp > 1 else 0}
+    return Case(model=model, layers=layers, layout=layout, rank=rank, work=work)
+
+
+CASES: tuple[Case, ...] = (
+    fsdp("llama-3.2-1b", 8, 0, micro_batch=2, sequence=2048),
+    ddp("llama-3.2-1b", 8, 0, micro_batch=2, sequence=2048, recipe="fp32"),
+    hugging("llama-3.2-1b", 8, 3, micro_batch=2, sequence=2048),
+    fsdp("llama-3.1-70b", 512, 511, layers=4, micro_batch=1, sequence=4096),
+    ddp("llama-3.2-1b", 1024, 777, micro_batch=4, sequence=1024),
+    hugging("llama-3.1-8b", 64, 63, layers=8, micro_batch=1, sequence=4096, recompute="full"),
+    split("llama-3.1-8b", 8, 5, layers=8, micro_batch=2, sequence=4096, sp=True),
+    fsdp("llama-3.2-1b", 8, 7, reshard=False, micro_batch=2, sequence=2048),
+    hugging("qwen3-0.6b", 16, 1, micro_batch=4, sequence=1024),
+    split("llama-3.1-8b", 4, 9, layers=8, dp=16, sp=True, sequence=4096, recipe=MIXED),
+    ddp("qwen3-0.6b", 4, 1, micro_batch=4, sequence=2048, recompute="full"),
+    fsdp("qwen3-8b", 32, 31, layers=8, micro_batch=2, sequence=4096, recompute="full"),
+    hugging("mistral-7b-v0.3", 128, 100, layers=6, micro_batch=2, sequence=4096),
+    fsdp("llama-3.1-8b", 1024, 1023, layers=8, micro_batch=1, sequence=8192),
+    ddp("llama-3.2-1b", 2, 1, micro_batch=2, sequence=4096, global_batch=16),
+    hugging("qwen2.5-7b", 8, 7, layers=6, micro_batch=2, sequence=4096, recompute="full"),
+    split("llama-3.2-3b", 2, 1, layers=14, micro_batch=2, sequence=2048, recipe="bf16"),
+    fsdp("llama-3.2-1b", 3, 2, micro_batch=2, sequence=2048, global_batch=24),
+    hugging("llama-3.1-8b", 8, 0, layers=4, reshard=False, micro_batch=4, sequence=2048),
+    fsdp("llama-3.1-8b", 2, 1, layers=8, micro_batch=4, sequence=2048, recipe="bf16"),
+    ddp("llama-3.1-8b", 8, 2, layers=4, micro_batch=1, sequence=8192, recipe="bf16"),
+    hugging("qwen3-8b", 256, 17, layers=6, micro_batch=1, sequence=8192, global_batch=1024),
+    split("llama-3.1-70b", 8, 7, layers=4, micro_batch=1, sequence=8192, sp=True, recompute="full"),
+    fsdp("mistral-7b-v0.3", 16, 8, layers=8, micro_batch=1, sequence=4096, global_batch=48),
+)
