@@ -16,6 +16,9 @@ from torch.optim.adamw import adamw
 MASTER = "master"
 """Key of the master copy in a parameter's state; everything else there is a moment, or the step's number."""
 
+RATES = ("lr", "beta1", "beta2", "eps", "weight_decay")
+"""What the update takes of a group; a wrapper such as `ZeroRedundancyOptimizer` may put more into it."""
+
 
 class MasterAdamW(torch.optim.Optimizer):
     """AdamW on FP32 masters, one parameter after the other, so that one FP32 gradient exists at a time.
@@ -62,7 +65,7 @@ class MasterAdamW(torch.optim.Optimizer):
         with torch.enable_grad():
             loss = closure() if closure is not None else None
         for group in self.param_groups:
-            rates = {name: value for name, value in group.items() if name != "params"}
+            rates = {name: group[name] for name in RATES}
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self.update(parameter, rates)

@@ -40,10 +40,10 @@ class ActionOwners(Owners, Watch):
         yield
         self._action = None if kind in COMPUTE else self._action
 
-    def place(self) -> Place:
+    def place(self) -> Place | None:
         """Return where the operation of this moment belongs; between actions it is the rank's own work."""
         node, made = current_node(), self._action
-        self._over = self._over or self._optimizing
+        self._over = self._over or self._optimizing > 0
         if self._over:
             return Place(microbatch=-1, phase="O", owner="")
         if made is None:

@@ -72,7 +72,7 @@ class Owners:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self._labels: list[str] = []
-        self._optimizing = False
+        self._optimizing = 0  # optimizers in one another: ZeRO's runs the one that it shares out
         self._stack: list[str] = []
         self._microbatch = -1
         self._backward_seen = False
@@ -93,8 +93,8 @@ class Owners:
                 )
                 for handle in handles:
                     stack.callback(handle.remove)
-            stack.callback(register_optimizer_step_pre_hook(self._optimizer(True)).remove)
-            stack.callback(register_optimizer_step_post_hook(self._optimizer(False)).remove)
+            stack.callback(register_optimizer_step_pre_hook(self._optimizer(1)).remove)
+            stack.callback(register_optimizer_step_post_hook(self._optimizer(-1)).remove)
             yield self
 
     def enter_label(self, text: str) -> None:
@@ -123,6 +123,10 @@ class Owners:
             return self._in_node(node)
         return self._loose()
 
+    def message(self, args: tuple) -> Place | None:
+        """Return where a message between ranks belongs, by the arguments of its call, or None."""
+        return None
+
     def _enter(self, name: str) -> None:
         outermost, recompute = not self._stack, current_node() is not None
         self._stack.append(name)
@@ -142,9 +146,9 @@ class Owners:
         self._starts.append(next_sequence_number())
         self._spans.append((name, self._microbatch))
 
-    def _optimizer(self, running: bool) -> Any:
+    def _optimizer(self, more: int) -> Any:
         def hook(*_arguments: Any) -> None:
-            self._optimizing = running
+            self._optimizing += more
 
         return hook
 

@@ -103,6 +103,8 @@ class Recorder(DispatchMode):
         result = func(*args, **(kwargs or {}))
         allocated = self.ledger.after(args, result) if self.ledger is not None else 0
         call = read_call(name, args, result, self.axes)
+        if call is not None and call.op in ("send", "receive"):
+            place = self.owners.message(args) or place
         if call is not None and self.ledger is not None and place is not None and place.aside:
             self._mark_reduced(call, args)
         if place is not None and (call is not None or not self._left_out(name, place, args)):

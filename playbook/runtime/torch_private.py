@@ -16,6 +16,8 @@ only what uses it fails.
 | FakeStore | torch.testing._internal.distributed.fake_pg | a process group without processes |
 | MemTracker | torch.distributed._tools.mem_tracker | a second opinion on memory, in tests |
 | FSDPMemTracker | torch.distributed._tools.fsdp2_mem_tracker | the same under FSDP2 |
+| ZeroOptimizer | torch.distributed.optim | public, but its package warns of itself |
+| whole_to_local | torch.distributed.tensor.parallel.ddp | letting DDP average the parts of split weights |
 | PipelineRuntime | torch.distributed.pipelining.schedules | running an order of one's own by library |
 | post_messages | torch.distributed.pipelining.schedules | which work carries which message |
 | await_messages | torch.distributed.pipelining.schedules | when the library really waits |
@@ -46,6 +48,8 @@ PARTS = {
     "FakeStore": ("torch.testing._internal.distributed.fake_pg", "FakeStore"),
     "MemTracker": ("torch.distributed._tools.mem_tracker", "MemTracker"),
     "FSDPMemTracker": ("torch.distributed._tools.fsdp2_mem_tracker", "FSDPMemTracker"),
+    "ZeroOptimizer": ("torch.distributed.optim", "ZeroRedundancyOptimizer"),
+    "whole_to_local": ("torch.distributed.tensor.parallel.ddp", "_pre_dp_module_transform"),
     "PipelineRuntime": ("torch.distributed.pipelining.schedules", "_PipelineScheduleRuntime"),
     "post_messages": ("torch.distributed.pipelining.schedules", "_batch_p2p"),
     "await_messages": ("torch.distributed.pipelining.schedules", "_wait_batch_p2p"),
@@ -72,7 +76,10 @@ def part(name: str) -> Any:
     """
     module, attribute = PARTS[name]
     try:
-        return getattr(importlib.import_module(module), attribute)
+        with warnings.catch_warnings(
+            action="ignore", category=DeprecationWarning
+        ):  # torch's, of its own code
+            return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as gone:
         first, last = (".".join(map(str, version)) for version in SUPPORTED)
         raise ValueError(
@@ -85,7 +92,8 @@ def missing(parts: dict[str, tuple[str, str]] = PARTS) -> list[str]:
 
     def present(module: str, attribute: str) -> bool:
         try:
-            return hasattr(importlib.import_module(module), attribute)
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                return hasattr(importlib.import_module(module), attribute)
         except ImportError:
             return False
 

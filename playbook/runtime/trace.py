@@ -33,7 +33,7 @@ def trace(scenario: Scenario, rank: int | None = None, deadline_s: float = 300.0
     ----------
     scenario
         What to run: one rank of its world, of any size. A framework of "torch" or "textbook" runs the
-        reference transformer under DDP, FSDP2 or DTensor.
+        reference transformer under DDP, ZeroRedundancyOptimizer, FSDP2, DTensor and pipelining.
     rank
         Which rank to be; None is the one with the most memory, the first.
     deadline_s

@@ -119,7 +119,13 @@ def without_stage(name: str) -> str:
     return name.partition(".")[2]
 
 
-def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
+def by_library(
+    stages: nn.ModuleDict,
+    pp: Place,
+    *,
+    schedule: Schedule,
+    stage_of: Callable[..., WatchedStage] = WatchedStage,
+) -> Part:
     """Do the same by torch.distributed.pipelining; its own order stands for the schedule's name.
 
     Raises
@@ -130,7 +136,7 @@ def by_library(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
     if pp.device.type == "cuda" and not pp.over_nccl:
         raise ValueError("torch.distributed.pipelining sends CUDA tensors, which gloo cannot; use by='hand'")
     made = [
-        WatchedStage(module, int(stage), len(schedule.placement), pp.device, group=pp.group)
+        stage_of(module, int(stage), len(schedule.placement), pp.device, group=pp.group)
         for stage, module in stages.items()
     ]
     mail = Mail()
