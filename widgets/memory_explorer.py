@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets as T
 
 from playbook.pictures.copies import scenario_copies
-from playbook.pictures.memory import memory_picture, memory_view
+from playbook.pictures.memory import memory_picture
 from playbook.pictures.memory_run import (
     MeasuredMemory,
     StandIn,
@@ -19,10 +19,11 @@ from playbook.pictures.memory_run import (
     stand_in,
     with_step,
 )
+from playbook.pictures.memory_view import memory_view
 from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario, presets
 from playbook.spec.recipe import RECIPES
-from widgets.controls import segments, select, slider
+from widgets.controls import field, segments, select, slider
 from widgets.pool import Task, pool_ranks
 from widgets.running import RunningExplorer
 from widgets.stills import memory_png
@@ -30,10 +31,13 @@ from widgets.stills import memory_png
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from playbook.pictures.memory import MemoryView
+    from playbook.pictures.memory_view import MemoryView
     from playbook.runtime.run import Run
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+DEGREES = (1, 2, 4, 8, 16, 32, 64)
+AXES = "More axes"
+"""Fold of the degrees that a first look leaves at 1."""
 SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 STEPS = {
     "building the model": 0.1,
@@ -61,6 +65,12 @@ class MemoryExplorer(RunningExplorer):
         "recompute",
         "framework",
         "gpu",
+        "tp",
+        "pp",
+        "cp",
+        "ep",
+        "microbatches",
+        "config",
     )
     VIEW = "memory"
 
@@ -91,6 +101,25 @@ class MemoryExplorer(RunningExplorer):
         sync=True, control=select("GPU", [(name, name.upper()) for name in presets.names("gpus")])
     )
 
+    tp = T.Int(1, help="Tensor parallel ranks, with sequence parallelism.").tag(
+        sync=True, control=slider("Tensor tp", DEGREES, more=AXES, brief="tp")
+    )
+    pp = T.Int(1, help="Pipeline ranks, under 1F1B.").tag(
+        sync=True, control=slider("Pipeline pp", DEGREES, more=AXES, brief="pp")
+    )
+    cp = T.Int(1, help="Context parallel ranks, which share a sequence.").tag(
+        sync=True, control=slider("Context cp", DEGREES, more=AXES, brief="cp")
+    )
+    ep = T.Int(1, help="Expert parallel ranks, among those that exist.").tag(
+        sync=True, control=slider("Expert ep", DEGREES, more=AXES, brief="ep")
+    )
+    microbatches = T.Int(0, help="Micro-batches of a step; 0 is as many as pipeline ranks.").tag(
+        sync=True, control=slider("Micro-batches", (0, *DEGREES), more=AXES, brief="micro-batches")
+    )
+    config = T.Unicode("", help="A Hugging Face config.json, pasted; it then is the model.").tag(
+        sync=True, control=field("config.json, pasted", more="Own model", brief="config.json")
+    )
+
     def __init__(self, model: str = "llama-3.1-70b", **given: Any) -> None:
         self._view: MemoryView | None = None
         self._known: dict[Scenario, MeasuredMemory] = {}
@@ -112,6 +141,12 @@ class MemoryExplorer(RunningExplorer):
             recompute=self.recompute,
             framework=self.framework,
             gpu=self.gpu,
+            tp=self.tp,
+            pp=self.pp,
+            cp=self.cp,
+            ep=self.ep,
+            microbatches=self.microbatches,
+            config=self.config,
         )
         known, words = self.known()
         untraceable = refusal(check_traceable, self._view.scenario)

@@ -6,105 +6,29 @@ State under each ZeRO stage, and one step over time, against what the driver rep
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from playbook.pictures.memory_groups import GROUPS, LEVELS, group_bytes, grouped_levels
-from playbook.pictures.memory_words import bar_words, headline, instant_words, step_title, table_rows
-from playbook.pictures.words import amount, bare, counted
-from playbook.predict import TrainingMemory, ZeroState, training_memory, zero_states
-from playbook.spec import Layout, Model, Scenario, Workload, model
-from playbook.spec.cluster import smallest_cluster
-from playbook.units import gb, thousands
+from playbook.pictures.memory_stages import stages_picture
+from playbook.pictures.memory_view import MemoryView
+from playbook.pictures.memory_warnings import warnings
+from playbook.pictures.memory_words import (
+    bar_words,
+    headline,
+    instant_words,
+    layout_words,
+    step_title,
+    table_rows,
+)
+from playbook.pictures.words import amount, bare
+from playbook.predict import ZeroState
+from playbook.units import gb
 
 if TYPE_CHECKING:
     from playbook.pictures.memory_run import MeasuredMemory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryView:
-    """What is looked at: a scenario, its memory, and the state of one rank under each ZeRO stage."""
-
-    scenario: Scenario
-    memory: TrainingMemory
-    states: tuple[ZeroState, ...]
-    note: str = ""
-    """Why the step is drawn by the textbook and not by the framework asked for; empty if it is not."""
-
-    @property
-    def model(self) -> Model:
-        """The model that is trained."""
-        return self.scenario.model
-
-    @property
-    def zero(self) -> int:
-        """ZeRO stage whose step is drawn."""
-        return self.scenario.layout.zero
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Memory of the GPU as its driver reports it."""
-        return self.scenario.cluster.gpu.memory_bytes
-
-
-@lru_cache(maxsize=16)
-def memory_view(
-    model_name: str,
-    *,
-    ranks: int,
-    zero: int,
-    sequence: int,
-    micro_batch: int,
-    recipe: str,
-    recompute: str,
-    framework: str,
-    gpu: str,
-) -> MemoryView:
-    """Predict a data-parallel step.
-
-    Parameters
-    ----------
-    model_name
-        Preset, or path of a configuration.
-    ranks, zero
-        Data-parallel ranks N and the ZeRO stage of the step.
-    sequence, micro_batch, recipe, recompute
-        As in `playbook.Workload`.
-    framework
-        Whose buffers are counted. Where it has no such stage or recipe the textbook stands in, and `note`
-        says so.
-    gpu
-        GPU preset.
-
-    Raises
-    ------
-    ValueError
-        For values that no scenario can have.
-    """
-    made = Scenario(
-        _model(model_name),
-        Workload(sequence=sequence, micro_batch=micro_batch, recipe=recipe, recompute=recompute),
-        Layout(dp=ranks, zero=zero),
-        smallest_cluster(ranks, gpu),
-        framework=framework,
-    )
-    states = zero_states(made.model, made.recipe, ranks)
-    try:
-        return MemoryView(scenario=made, memory=training_memory(made), states=states)
-    except ValueError as refused:
-        if framework == "textbook":
-            raise
-        plain = Scenario(made.model, made.workload, made.layout, made.cluster, framework="textbook")
-        return MemoryView(scenario=plain, memory=training_memory(plain), states=states, note=str(refused))
-
-
-@lru_cache(maxsize=64)
-def _model(name: str) -> Model:
-    return model(name)
 
 
 def memory_picture(view: MemoryView, measured: MeasuredMemory | None = None) -> dict[str, Any]:
@@ -117,14 +41,27 @@ def memory_picture(view: MemoryView, measured: MeasuredMemory | None = None) -> 
     measured
         Trace of this scenario and real step of a small one, as far as there are.
     """
-    layout = view.scenario.layout
     return {
-        "kick": f"{view.model.name} · {counted(layout.dp, 'rank')} · training",
+        "kick": f"{view.model.name} · {layout_words(view.scenario.layout)} · training",
         "headline": headline(view),
         "bars": _bars(view),
         "step": _step(view),
+        "stages": stages_picture(view.scenario, view.stages),
+        "passes": _passes(view),
+        "warnings": warnings(view.memory, view.states),
         "table": table_rows(view, measured),
         "foot": "GB = 10⁹ bytes · capacity: what the driver reports",
+    }
+
+
+def _passes(view: MemoryView) -> dict[str, Any]:
+    return {
+        "title": [
+            "One layer, before and after",
+            "what each pass adds to it, and what it then holds on a rank",
+        ],
+        "head": ["pass", "operations it adds", "between steps", "kept for backward", "largest for a moment"],
+        "rows": [step.row for step in view.passes],
     }
 
 
@@ -137,7 +74,7 @@ def _bars(view: MemoryView) -> dict[str, Any]:
     )
     gpu = view.scenario.cluster.gpu
     return {
-        "title": [f"Model state per rank, {thousands(view.scenario.layout.dp)} ranks", rule],
+        "title": [f"Model state per rank, {layout_words(view.scenario.layout)}", rule],
         "capacity": gpu.memory_bytes,
         "capacity_words": f"{gpu.name.upper()} {gb(gpu.memory_bytes)}",
         "rows": [_bar(state, view) for state in view.states],

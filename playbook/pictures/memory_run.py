@@ -45,9 +45,15 @@ def stand_in(shown: Scenario) -> StandIn:
     Raises
     ------
     ValueError
-        If no strategy with this ZeRO stage runs on real ranks.
+        If no strategy with this ZeRO stage runs on real ranks, or other axes are in use.
     """
-    zero = shown.layout.zero
+    zero, layout = shown.layout.zero, shown.layout
+    if layout.world != layout.dp:
+        raise ValueError(
+            f"tp={layout.tp}, pp={layout.pp}, cp={layout.cp}: Run takes a step of data-parallel "
+            f"ranks; set these "
+            "to 1, or run the strategy itself from Python, as in pool.submit('tp')"
+        )
     if zero not in STRATEGIES:
         raise ValueError(f"zero={zero} does not run on real ranks yet; use zero=0 (DDP) or zero=3 (FSDP2)")
     strategy = STRATEGIES[zero]

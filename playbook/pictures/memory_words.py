@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from playbook.pictures.words import amount, bare, difference, row, short
+from playbook.pictures.words import amount, bare, counted, difference, row, short
 from playbook.predict import ZeroState
+from playbook.spec import Layout
 from playbook.units import percent
 
 if TYPE_CHECKING:
-    from playbook.pictures.memory import MemoryView
     from playbook.pictures.memory_run import MeasuredMemory
+    from playbook.pictures.memory_view import MemoryView
 
 STAGES = ("no sharding", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 SPLITS = ("DDP", "optimizer", "+ gradients", "+ parameters")
@@ -36,6 +37,20 @@ def instant_words(instant: str) -> str:
         return PHASES["O"]
     name = f"layer {block.split('.')[1]}" if block.startswith("layers.") else BLOCKS.get(block, block)
     return f"{PHASES.get(phase, phase)} of {name}"
+
+
+def layout_words(layout: Layout) -> str:
+    """Ranks of a layout, and its degrees where more than one axis is in use.
+
+    Examples
+    --------
+    >>> layout_words(Layout(dp=64)), layout_words(Layout(dp=8, tp=8, pp=4))
+    ('64 ranks', '256 ranks: dp 8 · tp 8 · pp 4')
+    """
+    names = ("dp", "tp", "pp", "cp", "ep")
+    used = [f"{name} {getattr(layout, name)}" for name in names if getattr(layout, name) > 1]
+    ranks = counted(layout.world, "rank")
+    return f"{ranks}: {' · '.join(used)}" if used and used != [f"dp {layout.dp}"] else ranks
 
 
 def bar_words(state: ZeroState, capacity_bytes: int) -> dict[str, Any]:
@@ -139,7 +154,7 @@ def table_rows(view: MemoryView, measured: MeasuredMemory | None) -> dict[str, A
     if measured and measured.stand_in:
         rows.append(measured.row)
         source = measured.source
-    rank = f"rank {view.memory.worst_rank['rank']} of {view.scenario.layout.dp}"
+    rank = f"rank {view.memory.worst_rank['rank']} of {view.scenario.world}"
     head = f"{view.model.name}, {stage_name(view.zero)}, {rank}, GB"
     return {
         "head": head,

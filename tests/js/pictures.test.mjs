@@ -7,6 +7,7 @@ import { draw as drawGrid, hit, layout, members, words, x, y } from '../../widge
 import { typed } from '../../widgets/views/lanes.js';
 import { draw as drawLines } from '../../widgets/views/lines.js';
 import { buttons, failure, phases } from '../../widgets/views/run.js';
+import { draw as drawStages } from '../../widgets/views/stages.js';
 import { ticks } from '../../widgets/views/svg.js';
 import { comparison, data } from '../../widgets/views/table.js';
 
@@ -96,3 +97,13 @@ test('cancel stands where run was', () => {
 
 test('a slider stands at the nearest of its values', () => assert.equal(nearest([1, 2, 4, 8], 7), 3));
 test('ticks are round numbers from zero', () => assert.deepEqual(ticks(1134, 6), [0, 200, 400, 600, 800, 1000]));
+
+const stages = {
+  title: ['Peak of each pipeline rank', 'rank 0 is the worst'], worst: 0, capacity: 85e9,
+  rows: [0, 1].map(rank => ({ rank, name: `rank ${rank}`, sub: '10 layers', parts: [['parameters', 20e9, '20.0'], ['logits', 1e9, '1.00']], total: 21e9, words: '21.0' })),
+};
+test('pipeline ranks are bars of which one is the worst', () => {
+  for (const width of [320, 900]) assert.equal(sound(drawStages(stages, width)).match(/>worst</g).length, 1);
+  assert.match(drawStages(stages, 900), /4\.0 × the worst/);
+  assert.match(drawStages({ ...stages, capacity: 40e9 }, 900), /the GPU</);
+});

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from playbook.pictures.copies import scenario_copies
-from playbook.pictures.memory import memory_picture, memory_view
+from playbook.pictures.memory import memory_picture
 from playbook.pictures.memory_groups import GROUPS, group_bytes, grouped_levels
 from playbook.pictures.memory_run import (
     MeasuredMemory,
@@ -14,6 +14,7 @@ from playbook.pictures.memory_run import (
     stand_in,
     with_step,
 )
+from playbook.pictures.memory_view import memory_view
 from playbook.pictures.memory_words import instant_words
 from playbook.spec import Layout, Scenario, Workload, model
 from playbook.tables import TERMS

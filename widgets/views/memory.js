@@ -1,8 +1,10 @@
 // MemoryExplorer: state under each ZeRO stage, one step over time, and a real step's peak by term.
 import { draw as drawArea, outlineOf, pointAt, scaleOf, unpack } from './area.js';
 import { draw as drawBars, peaks } from './bars.js';
-import { bare } from './format.js';
+import { bare, escape } from './format.js';
 import { typed } from './lanes.js';
+import { draw as drawStages } from './stages.js';
+import { data as tableOf } from './table.js';
 
 const PHASES = { F: 'forward', R: 'recompute', B: 'backward', O: 'optimizer step' };
 const BLOCKS = { embed_tokens: 'the embedding', lm_head: 'the head', norm: 'the last norm', root: 'the loss' };
@@ -29,6 +31,21 @@ function stepOf(host) {
   return trace ? { ...step, trace: { ...trace, parts: typed(trace.totals, Uint16Array) } } : step;
 }
 
+// What stands beside the step: the pipeline's ranks, sentences, and one layer through the passes.
+function beside(host, find, wide) {
+  const { stages, passes, warnings } = host.get('picture'), list = (warnings || []).map(words => `<li>${escape(words)}</li>`).join('');
+  find('stages').hidden = !stages?.rows;
+  if (stages?.rows) {
+    find('stages-title').textContent = stages.title[0];
+    find('stages-words').textContent = stages.title[1];
+    host.stage.querySelector('[data-stages]').innerHTML = drawStages(stages, wide);
+  }
+  if (find('warnings').innerHTML !== list) find('warnings').innerHTML = list;
+  find('warnings').hidden = !list;
+  find('passes-title').textContent = passes.title.join(': ');
+  host.stage.querySelector('[data-passes]').innerHTML = tableOf({ ...passes, caption: '' });
+}
+
 function choose(host, point, say) {
   host.cursor.point = point;
   memory.paint(host);
@@ -41,6 +58,9 @@ export const memory = {
 
   stage: () => '<div class="panel-title"><b data-pb="bars-title"></b> <span data-pb="bars-rule"></span></div><div data-bars></div>'
     + '<div class="panel-title" style="margin-top:14px"><b data-pb="step-title"></b> <span class="hover-line" data-pb="hover"></span></div><div data-area></div>'
+    + '<div data-pb="stages" hidden><div class="panel-title" style="margin-top:14px"><b data-pb="stages-title"></b> <span data-pb="stages-words"></span></div><div data-stages></div></div>'
+    + '<ul class="warnings note" data-pb="warnings"></ul>'
+    + '<details class="passes"><summary data-pb="passes-title"></summary><div data-passes></div></details>'
     + '<div data-pb="real" hidden><div class="panel-title" style="margin-top:14px"><b data-pb="real-title"></b> <span data-pb="real-words"></span></div><div data-peaks></div></div>',
 
   paint(host) {
@@ -55,6 +75,7 @@ export const memory = {
     host.stage.querySelector('[data-area]').innerHTML = drawArea(stepOf(host), data, wide, {
       limit: bars.capacity, limitWords: bars.capacity_words, point: host.cursor.point ?? null, pinned: pinned.step ? outlineOf(dataOf(pinned.step)) : null,
     });
+    beside(host, find, wide);
     const real = host.get('measured');
     find('real').hidden = !real.rows;
     if (!real.rows) return;
@@ -93,6 +114,9 @@ export const memory = {
       { caption: bars.title.join(': '), head: ['stage', 'copied, GB', 'shared, GB', 'in all, GB', bars.capacity_words], rows: bars.rows.map(row => [row.name, bare(row.copied.reduce((s, p) => s + p[1], 0)), bare(row.shared.reduce((s, p) => s + p[1], 0)), row.words, row.fits ? '✓ state fits' : '✕ too much']) },
       { caption: `${step.title[0]}, GB`, head: ['instant', ...step.terms, 'in all'], rows: data.totals.map((total, i) => [instant(step, data, i) + (i === step.peak ? ' (peak)' : ''), ...step.terms.map((_, t) => bare(data.at(i, t))), bare(total)]) },
     ];
+    const { stages, passes } = host.get('picture');
+    if (stages?.rows) list.push({ caption: `${stages.title.join(': ')}, GB`, head: ['rank', 'holds', ...stages.rows[0].parts.map(part => part[0]), 'in all'], rows: stages.rows.map(row => [row.name, row.sub, ...stages.rows[0].parts.map(part => row.parts.find(other => other[0] === part[0])?.[2] ?? '0'), row.words]) });
+    list.push({ caption: passes.title.join(': '), head: passes.head, rows: passes.rows });
     if (real.rows) list.push({ caption: real.title.join(': '), head: ['source', 'term', 'bytes'], rows: real.rows.flatMap(row => row.parts.map(part => [row.source, part[0], part[2]])) });
     return list.map(table => ({ ...table, rows: table.rows.map(row => row.map(value => (value === undefined ? '' : value))) }));
   },

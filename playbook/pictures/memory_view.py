@@ -1,0 +1,134 @@
+"""What is looked at: a training scenario of a few controls, and all that is predicted of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+from playbook.pictures.memory_passes import LayerStep, layer_steps
+from playbook.pictures.memory_stages import stage_memories
+from playbook.pictures.memory_states import rank_states
+from playbook.predict import TrainingMemory, ZeroState, training_memory
+from playbook.program.summary import RankMemory
+from playbook.spec import Layout, Model, Scenario, Workload, model
+from playbook.spec.cluster import smallest_cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView:
+    """What is looked at: a scenario, its memory, and the state of one rank under each ZeRO stage."""
+
+    scenario: Scenario
+    memory: TrainingMemory
+    states: tuple[ZeroState, ...]
+    stages: tuple[RankMemory, ...] = ()
+    """Memory of every pipeline rank; none without a pipeline."""
+    passes: tuple[LayerStep, ...] = ()
+    """One layer before any pass and after each."""
+    note: str = ""
+    """Why the step is drawn by the textbook and not by the framework asked for; empty if it is not."""
+
+    @property
+    def model(self) -> Model:
+        """The model that is trained."""
+        return self.scenario.model
+
+    @property
+    def zero(self) -> int:
+        """ZeRO stage whose step is drawn."""
+        return self.scenario.layout.zero
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Memory of the GPU as its driver reports it."""
+        return self.scenario.cluster.gpu.memory_bytes
+
+
+@lru_cache(maxsize=16)
+def memory_view(
+    model_name: str,
+    *,
+    ranks: int,
+    zero: int,
+    sequence: int,
+    micro_batch: int,
+    recipe: str,
+    recompute: str,
+    framework: str,
+    gpu: str,
+    tp: int = 1,
+    pp: int = 1,
+    cp: int = 1,
+    ep: int = 1,
+    microbatches: int = 0,
+    config: str = "",
+) -> MemoryView:
+    """Predict a training step.
+
+    Parameters
+    ----------
+    model_name
+        Preset, or path of a configuration.
+    ranks, zero
+        Data-parallel ranks N and the ZeRO stage of the step.
+    sequence, micro_batch, recipe, recompute
+        As in `playbook.Workload`.
+    framework
+        Whose buffers are counted. Where it has no such stage or recipe the textbook stands in, and `note`
+        says so.
+    gpu
+        GPU preset.
+    tp, pp, cp, ep
+        As in `playbook.Layout`; with tensor parallelism goes sequence parallelism.
+    microbatches
+        Micro-batches of a step; 0 is as many as pipeline ranks.
+    config
+        Text of a Hugging Face `config.json`, which then is the model.
+
+    Raises
+    ------
+    ValueError
+        For values that no scenario can have.
+    """
+    layout = Layout(dp=ranks, tp=tp, pp=pp, cp=cp, ep=ep, zero=zero, sequence_parallel=tp > 1)
+    work = Workload(
+        sequence=sequence,
+        micro_batch=micro_batch,
+        global_batch=ranks * micro_batch * (microbatches or pp),
+        recipe=recipe,
+        recompute=recompute,
+    )
+    cluster = smallest_cluster(layout.world, gpu)
+    made = Scenario(_model(model_name, config), work, layout, cluster, framework=framework)
+    try:
+        return _view_of(made)
+    except ValueError as refused:
+        if framework == "textbook":
+            raise
+        return _view_of(Scenario(made.model, work, layout, cluster, framework="textbook"), str(refused))
+
+
+def _view_of(s: Scenario, note: str = "") -> MemoryView:
+    memory = training_memory(s)
+    return MemoryView(
+        scenario=s,
+        memory=memory,
+        states=rank_states(s, memory.worst_rank["rank"]),
+        stages=stage_memories(s),
+        passes=tuple(layer_steps(s)),
+        note=note,
+    )
+
+
+@lru_cache(maxsize=64)
+def _model(name: str, config: str) -> Model:
+    if not config.strip():
+        return model(name)
+    try:
+        given = json.loads(config)
+    except ValueError as error:
+        raise ValueError(
+            f"config is not JSON ({error}); paste a whole config.json, or clear the field"
+        ) from None
+    return model(given)
