@@ -146,3 +146,54 @@ def test_symbols_give_the_same_bytes_as_numbers(name, attention):
         for letter in "FB":
             pairs = zip(numbers.segment(letter), symbols.segment(letter), strict=True)
             assert all(n.flops == constant(s.flops).at(values) for n, s in pairs)
+
+
+def llama(**fields):
+    sizes = {"hidden": 32, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48, "vocabulary": 64}
+    return Model(name="llama", family="llama", layers=2, max_sequence=64, **{**sizes, **fields})
+
+
+def test_norms_on_both_sides_keep_the_outputs_of_both_branches():
+    """Gemma: two more norms, each with an input of 2·T·h bytes; their outputs are added, not kept."""
+    assert saved_bytes(llama(sandwich=True), 32, 2) - saved_bytes(llama(), 32, 2) == 2 * 2 * 64 * 32
+
+
+def test_norms_behind_the_branches_keep_as_much_as_norms_before_them():
+    """OLMo 2: the products read the stream itself, the norms what the products make."""
+    assert saved_bytes(llama(post_norm=True), 32, 2) == saved_bytes(llama(), 32, 2)
+
+
+def test_norms_behind_a_branch_stand_between_its_last_product_and_the_sum():
+    for fields in ({"sandwich": True}, {"post_norm": True}):
+        sizes = Sizes.of(llama(**fields), Workload(sequence=32), recipe("bf16-fp32master"))
+        names = [row.name for row in POLICY.layer(sizes).forward]
+        place = names.index("post_attention_layernorm/norm#0")
+        assert names[place - 1 : place + 2 : 2] == ["self_attn.o_proj/mm#0", "/add#0"]
+        assert names[-2:] == ["post_feedforward_layernorm/norm#0", "/add#1"]
+
+
+def test_a_gated_gelu_keeps_three_times_its_features():
+    assert saved_bytes(llama(activation="gelu"), 32, 2) == saved_bytes(llama(), 32, 2)
+
+
+def test_sinks_are_complete_with_the_core_and_keep_nothing():
+    sizes = Sizes.of(llama(sinks=True), Workload(sequence=32), recipe("bf16-fp32master"))
+    (sinks,) = [w for w in POLICY.layer(sizes).weights if w.name == "self_attn.sinks"]
+    assert (sinks.shape, sinks.ready.row) == ((4,), "self_attn/sdpa_backward#0")
+    assert saved_bytes(llama(sinks=True), 32, 2) == saved_bytes(llama(), 32, 2)
+
+
+def test_a_window_leaves_a_band_of_the_score_matrix_and_the_same_bytes():
+    """4·b·s·w·a·k FLOPs in a layer with a window, 4·b·s²·a·k in one without or with a wider one."""
+    model = llama(window=8, full_layers=(1,))
+    sizes = Sizes.of(model, Workload(sequence=32, micro_batch=2), recipe("bf16-fp32master"))
+    blocks = [POLICY.layer(sizes, number) for number in (0, 1)]
+    cores = [row.flops for block in blocks for row in block.forward if row.op == "sdpa"]
+    assert cores == [4 * 2 * 32 * 8 * 4 * 8, 4 * 2 * 32 * 32 * 4 * 8]
+    assert blocks[0].tensors == blocks[1].tensors
+    short = Sizes.of(model, Workload(sequence=8), recipe("bf16-fp32master"))
+    assert short.windows == (None, None)
+
+
+def test_attention_by_the_math_kernel_keeps_the_whole_score_matrix_under_a_window():
+    assert saved_bytes(llama(window=8), 32, 2) == saved_bytes(llama(), 32, 2)
