@@ -29,6 +29,8 @@ HOMES = {
     "KvLayers": "playbook.predict.kv_layers",
     "inference_memory": "playbook.predict.inference",
     "step_time": "playbook.predict",
+    "flops_per_token": "playbook.predict.flops",
+    "stage_weights": "playbook.predict.stage_weights",
     "schedule": "playbook.program.schedule",
     "find_schedule": "playbook.planner",
     "cut_stages": "playbook.planner",

@@ -18,11 +18,12 @@ ROOT = Path(pb.__file__).parents[1]
 
 
 def test_params_counts_a_model(answer, command):
-    assert answer("params --model llama-3.1-70b") == {
+    expected = {
         "total": 70_553_706_496,
         "active": 70_553_706_496,
         "active_without_input_embedding": 69_503_033_344,
     }
+    assert answer("params --model llama-3.1-70b").items() >= expected.items()
     assert (
         "70\N{THIN SPACE}553\N{THIN SPACE}706\N{THIN SPACE}496 parameters"
         in command("params --model llama-3.1-70b")[1]

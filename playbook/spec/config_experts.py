@@ -169,6 +169,7 @@ def llama4_experts(reader: Reader, layers: int, width: int) -> Moe | None:
         reader.refuse(f"interleave_moe_layer_step={step}", "moe_layers says otherwise; leave one out")
     routed = implied if named is None else named
     if not routed:
+        reader.without_part("num_local_experts", "num_experts_per_tok")
         return None
     regular = list(routed) == implied
     return Moe(

@@ -75,7 +75,9 @@ def latent(reader: Reader) -> Mla:
 def deepseek_experts(reader: Reader, layers: int, first_dense: int, balancing_bias: bool) -> Moe | None:
     """Experts from `first_k_dense_replace` on, in the layers whose number `moe_layer_freq` divides."""
     first, step = reader.get("first_k_dense_replace", first_dense), reader.size("moe_layer_freq", 1)
+    shared = reader.get("n_shared_experts", 0)
     if reader.same("n_routed_experts", "num_experts", "num_local_experts") is None or first >= layers:
+        reader.without_part("num_experts_per_tok", "moe_intermediate_size")
         return None
     width = reader.size("moe_intermediate_size")
     routed = range(-(-first // step) * step, layers, step)
@@ -83,7 +85,7 @@ def deepseek_experts(reader: Reader, layers: int, first_dense: int, balancing_bi
         experts=expert_count(reader),
         active=active_count(reader),
         ffn=width,
-        shared_ffn=width * reader.get("n_shared_experts", 0),
+        shared_ffn=width * shared,
         first_dense=first,
         dense_layers=tuple(n for n in others(layers, routed) if n >= first),
         balancing_bias=balancing_bias,

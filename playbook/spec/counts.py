@@ -18,6 +18,7 @@ class Counts:
     layers: int
     hidden: int
     vocabulary: int
+    heads: int
     kv_heads: int
     head_dim: int
     tied: bool
@@ -25,6 +26,7 @@ class Counts:
     full_layers: tuple[int, ...]
     moe: Moe | None
     mla: Mla | None
+    mtp: int
 
     def block_parameters(self, layer: int = 0) -> tuple[Parameter, ...]:
         """Weights of one layer, in module order, names relative to the layer.
@@ -108,22 +110,48 @@ class Counts:
         return self.active - (0 if self.tied else self.embedding)
 
     @property
+    def non_embedding(self) -> int:
+        """Elements besides the token table and a head of its own; learned positions are among them."""
+        return self.parameters - self.embedding * (1 if self.tied else 2)
+
+    @property
+    def stored_parameters(self) -> int:
+        """Elements of a weights file that writes out all that a module refers to.
+
+        A tied head is stored beside its table, each multi-token module with copies of table and head, and the
+        numbers that balance the experts are there too: why a file can hold more than `parameters`.
+        """
+        module = count(self.mtp_parameters()) + 2 * self.embedding
+        copy = self.embedding if self.tied else 0
+        return self.parameters + copy + self.mtp * module + self.balancing_numbers
+
+    @property
+    def qkv_features(self) -> tuple[int, int, int]:
+        """Features of all query, key and value heads together; queries need not be as wide as `hidden`."""
+        if self.mla is not None:
+            wide = self.heads * self.head_dim
+            return wide, wide, self.heads * self.mla.value_dim
+        key = self.kv_heads * self.head_dim
+        return self.heads * self.head_dim, key, key
+
+    @property
     def balancing_numbers(self) -> int:
         """Numbers that balance the experts' load, moved by a rule and no parameters: one for each expert."""
         if self.moe is None or not self.moe.balancing_bias:
             return 0
         return self.moe.experts * sum(self.moe.in_layer(layer) for layer in range(self.layers))
 
-    def stage_parameters(self, stage_layers: Sequence[int]) -> tuple[int, ...]:
-        """Distinct elements of each pipeline stage; their sum is `parameters`.
+    def stage_parameters(self, stage_layers: Sequence[int], copies: bool = False) -> tuple[int, ...]:
+        """Elements of each pipeline stage; without copies their sum is `parameters`.
 
-        The first stage has the embedding, the last the final norm and the head. A tied table counts in the
-        first stage only, though the last one holds a copy of `embedding` elements.
+        The first stage has the embedding, the last the final norm and the head.
 
         Parameters
         ----------
         stage_layers
             Layers of each stage, in order of depth.
+        copies
+            Whether the copy of a tied table counts that the last of several stages holds.
 
         Raises
         ------
@@ -140,6 +168,8 @@ class Counts:
         found = [sum(sizes[end - number : end]) for number, end in zip(counts, ends, strict=True)]
         found[0] += count(self.embedding_parameters())
         found[-1] += count(self.head_parameters())
+        if copies and self.tied and len(found) > 1:
+            found[-1] += self.embedding
         return tuple(found)
 
     def kv_values_per_token(self, layer: int = 0) -> int:
