@@ -108,7 +108,7 @@ def unpiped(s: Scenario) -> Scenario:
 
 def seconds_of(s: Scenario, stage: Stage) -> NDArray[np.float64]:
     """Seconds of each block's forward, backward for inputs and backward for weights: three rows."""
-    program = assemble({0: stage}, accumulate(1), axes=dict(s.layout.axes))
+    program = assemble({0: stage}, accumulate(1), axes=s.layout.group_sizes)
     busy = durations(program, rates_of(s))
     busy[program.rows.stream != program.streams.index("compute")] = 0
     found, begin = np.zeros((3, len(stage.blocks))), 0

@@ -18,7 +18,7 @@ from playbook.program.lay import Stage
 from playbook.program.order import accumulate
 from playbook.program.sizes import MLA_SYMBOLS, MOE_SYMBOLS
 from playbook.program.step import Program
-from playbook.spec import Mla, Model, Moe, Scenario
+from playbook.spec import Layout, Mla, Model, Moe, Scenario
 from playbook.spec.cluster import smallest_cluster
 
 LAYERS = 6
@@ -57,19 +57,28 @@ def variant(s: Scenario) -> Scenario:
     """The scenario with every value that does not change the rows set to one and the same."""
     layout, model = s.layout, s.model
     whole_heads = layout.tp <= model.kv_heads
-    tp = 1 if layout.tp == 1 else (2 if whole_heads else 4)
-    dp = 1 if layout.dp == 1 else 2
+    cut = replace(layout, **usual_degrees(layout, whole_heads))
     microbatches = min(s.microbatches, 3)
-    dense = leading(model)
-    fields: dict[str, Any] = dict.fromkeys(("hidden", "ffn", "vocabulary", "max_sequence"), 64)
-    fields |= {"heads": 4, "kv_heads": 4 if whole_heads else 2, "head_dim": 16, "layers": LAYERS + dense + 1}
-    fields |= {"positions": 64 if model.positions else 0, "moe": usual_experts(model.moe, dense)}
+    dense, ways = leading(model), 2 * cut.tp * cut.cp
+    fields: dict[str, Any] = dict.fromkeys(("hidden", "ffn", "vocabulary", "max_sequence"), 64 * ways)
+    fields |= {"heads": ways, "kv_heads": ways if whole_heads else max(1, cut.tp // 2), "head_dim": 16}
+    fields |= {"layers": LAYERS + dense + 1, "moe": usual_experts(model.moe, dense, cut)}
+    fields |= {"positions": 64 * ways if model.positions else 0}
     fields |= {"mla": usual_latents(model.mla), "mtp": 0, "source": "symbols", "ignored_keys": ()}
     fields |= {"window": None, "full_layers": (), "chunked": False}
     shape = replace(model, name="variant", **fields)
-    work = replace(s.workload, sequence=64, micro_batch=1, global_batch=dp * microbatches)
-    cut = replace(layout, tp=tp, dp=dp)
+    work = replace(s.workload, sequence=64 * ways, micro_batch=1, global_batch=cut.dp * microbatches)
     return replace(s, model=shape, workload=work, layout=cut, cluster=smallest_cluster(cut.world))
+
+
+def usual_degrees(layout: Layout, whole_heads: bool) -> dict[str, int]:
+    """Degrees of one and the same size; those of expert parallelism stay, since they tie the others."""
+    if layout.ep * layout.etp > 1:
+        return {}
+    replicas = min(layout.dp_replicate, 2)
+    tp = 1 if layout.tp == 1 else (2 if whole_heads else 4)
+    dp = replicas * (1 if layout.dp == layout.dp_replicate else 2)
+    return {"tp": tp, "dp": dp, "cp": min(layout.cp, 2), "dp_replicate": replicas}
 
 
 def leading(model: Model) -> int:
@@ -77,12 +86,13 @@ def leading(model: Model) -> int:
     return model.kinds[-1]
 
 
-def usual_experts(moe: Moe | None, dense: int) -> Moe | None:
-    """Experts of one and the same size behind so many dense layers."""
+def usual_experts(moe: Moe | None, dense: int, layout: Layout) -> Moe | None:
+    """Experts of one and the same size behind so many dense layers, which a layout can share out."""
     if moe is None:
         return None
-    shared = 16 if moe.shared_ffn else 0
-    fields = {"experts": 8, "active": 2, "ffn": 16, "shared_ffn": shared, "first_dense": dense}
+    shared = 16 * layout.tp if moe.shared_ffn else 0
+    sizes = {"experts": 8 * layout.ep, "active": 2, "ffn": 16 * layout.etp * layout.tp}
+    fields = {**sizes, "shared_ffn": shared, "first_dense": dense}
     return replace(moe, every=1, dense_layers=(), **fields)
 
 
@@ -119,8 +129,12 @@ def values_of(s: Scenario) -> dict[str, Any]:
         "k": model.head_dim,
         "f": model.ffn,
         "V": model.vocabulary,
-        "N": layout.dp,
+        "N": layout.shard_ranks,
+        "Ne": layout.expert_shard_ranks,
         "t": layout.tp,
+        "c": layout.cp,
+        "ep": layout.ep,
+        "etp": layout.etp,
         "L": model.layers,
         **part_values(model.moe, MOE_SYMBOLS),
         **part_values(model.mla, MLA_SYMBOLS),

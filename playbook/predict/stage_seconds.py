@@ -61,7 +61,7 @@ def stage_seconds(
     the stage's.
     """
     kinds = {kind for order in made.packed for kind in np.unique(unpack(order)[1]).tolist()}
-    axes = {**dict(s.layout.axes), "pp": 1}  # no message of a stage to itself
+    axes = {**s.layout.group_sizes, "pp": 1}  # no message of a stage to itself
     timed: dict[int, StageSeconds] = {}
     for slot, stage in stages.items():
         if id(stage) not in timed:
@@ -111,7 +111,8 @@ def ends_of(timeline: Timeline, stage: Stage, letters: str) -> list[float]:
 
 def message_bytes(s: Scenario) -> int:
     """Bytes of one message between stages: the residual stream of a micro-batch, or the rank's part of it."""
-    size = s.recipe.compute_bytes * s.workload.micro_batch * s.workload.sequence * s.model.hidden
+    tokens = s.workload.micro_batch * s.workload.sequence // s.layout.cp
+    size = s.recipe.compute_bytes * tokens * s.model.hidden
     return size // s.layout.tp if s.layout.sequence_parallel else size
 
 

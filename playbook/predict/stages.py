@@ -13,7 +13,7 @@ from playbook.program.assemble import assemble
 from playbook.program.block import Block, Tensor, Weight
 from playbook.program.lay import Stage
 from playbook.program.op import At
-from playbook.program.passes import Blocks, Plan
+from playbook.program.passes import ORDER, Blocks, Plan
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
 from playbook.program.schedule import Schedule
@@ -30,6 +30,9 @@ from playbook.strategies.pp.plan import (
     sum_copies,
 )
 
+BEFORE_RECOMPUTE = ORDER[: ORDER.index("recompute")]
+"""Steps of the order whose rows recomputation repeats."""
+
 SHARED_GRADIENTS = 2
 """ZeRO stage from which on a rank holds its share of the gradients only."""
 
@@ -44,12 +47,22 @@ def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:
     """
     refuse_unbuilt(s)
     layout, workload = s.layout, s.workload
+    place = layout.coordinates(rank)
     return Context(
         policy=policy(s.framework),
         recipe=s.recipe,
         tp=layout.tp,
         dp=layout.dp,
-        dp_rank=layout.coordinates(rank)["dp"],
+        cp=layout.cp,
+        ep=layout.ep,
+        etp=layout.etp,
+        dp_replicate=layout.dp_replicate,
+        tp_rank=place["tp"],
+        dp_rank=place["dp"],
+        cp_rank=place["cp"],
+        cp_method=layout.cp_method,
+        cp_split=layout.cp_split,
+        sequence=workload.sequence,
         kv_heads=s.model.kv_heads,
         sequence_parallel=layout.sequence_parallel,
         reshard=layout.reshard,
@@ -117,9 +130,10 @@ def table_copy(sizes: Sizes, head: Block) -> tuple[Weight, ...]:
 def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None = None) -> Blocks:
     """A stage's blocks after every pass; as for `templates`."""
     blocks = templates(s, slot, ctx, layers)
-    tensor, data = pass_of(s, "tensor"), pass_of(s, "data")
-    if tensor is not None:
-        blocks = tensor.rewrite(blocks, ctx)
+    data = pass_of(s, "data")
+    for step in BEFORE_RECOMPUTE:
+        plan = pass_of(s, step)
+        blocks = plan.rewrite(blocks, ctx) if plan is not None else blocks
     blocks = recompute(blocks, ctx.recompute, ctx.policy.stops_early)
     if ctx.policy.keeps_boundaries:
         blocks = keep_input(blocks)
@@ -178,7 +192,7 @@ def program_of(s: Scenario, rank: int = 0) -> Program:
     order = order_of(s, s.layout.coordinates(rank)["pp"])
     stages = {slot: lay(s, slot, ctx) for slot in sorted({run.stage for run in order})}
     return assemble(
-        stages, order, scenario=s.model.name, rank=rank, axes=dict(s.layout.axes), rates=rates_of(s)
+        stages, order, scenario=s.model.name, rank=rank, axes=s.layout.group_sizes, rates=rates_of(s)
     )
 
 

@@ -4,6 +4,9 @@ instead."""
 from playbook.frameworks import policies, policy
 from playbook.spec import Scenario
 
+SHARDS_ALL = 3
+"""ZeRO stage that shares parameters too."""
+
 
 def refuse_unbuilt(s: Scenario) -> None:
     """Refuse a scenario whose program would leave a field out, and what its framework does not do.
@@ -23,17 +26,9 @@ def refuse_unbuilt(s: Scenario) -> None:
         raise ValueError(
             f"framework={s.framework!r} is not built yet; use one of {', '.join(sorted(policies()))}"
         )
-    layout, work = s.layout, s.workload
+    refuse_layout(s)
+    work = s.workload
     fields = (
-        (layout.cp != 1, f"cp={layout.cp}", "context parallelism", "cp=1"),
-        (layout.ep != 1, f"ep={layout.ep}", "expert parallelism", "ep=1"),
-        (layout.etp != 1, f"etp={layout.etp}", "tensor parallelism inside experts", "etp=1"),
-        (
-            layout.dp_replicate != 1,
-            f"dp_replicate={layout.dp_replicate}",
-            "hybrid sharding",
-            "dp_replicate=1",
-        ),
         (work.offload != "none", f"offload={work.offload!r}", "offloading", "offload='none'"),
         (work.lora is not None, f"lora={work.lora}", "training adapters", "lora=None"),
         (work.loss != "eager", f"loss={work.loss!r}", "a loss in pieces", "loss='eager'"),
@@ -42,3 +37,23 @@ def refuse_unbuilt(s: Scenario) -> None:
         if given:
             raise ValueError(f"{what}: {name} is not built yet; use {works}")
     policy(s.framework).refuse(s)
+
+
+def refuse_layout(s: Scenario) -> None:
+    """Refuse layouts that no program models, or that would share nothing."""
+    layout = s.layout
+    if layout.ep > 1 and layout.ep_rule == "independent":
+        raise ValueError(
+            f"ep={layout.ep} with ep_rule='independent': ranks that hold other experts of the same tokens are "
+            "not built; use ep_rule='folded', which re-cuts the ranks of dp, cp and tp"
+        )
+    if layout.dp_replicate > 1 and layout.zero == 0:
+        raise ValueError(
+            f"dp_replicate={layout.dp_replicate} with zero=0: replicas of what is not shared are the dp ranks "
+            "themselves; use dp_replicate=1, or zero=3 (HSDP)"
+        )
+    if layout.dp_replicate > 1 and policy(s.framework).broadcasts and layout.zero < SHARDS_ALL:
+        raise ValueError(
+            f"dp_replicate={layout.dp_replicate} with zero={layout.zero}: framework {s.framework!r} has "
+            "replicas of shards in FSDP2 only; use zero=3, dp_replicate=1, or framework='textbook'"
+        )

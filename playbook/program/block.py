@@ -35,6 +35,8 @@ class Tensor:
         Whether it is memory only there: a gradient that W reads, in an accounting without temporaries.
     region, when, group
         As for `Op`.
+    per_token
+        Whether its bytes grow with the tokens, which context parallelism divides (sums of gradients do not).
     """
 
     name: str
@@ -48,6 +50,7 @@ class Tensor:
     region: Region = "whole"
     when: When = "every"
     group: str = ""
+    per_token: bool = True
 
     @property
     def saved(self) -> bool:

@@ -80,6 +80,8 @@ class Op:
     for_weights
         Whether a row of backward only makes gradients of weights, or passes them on: where a schedule splits
         backward it runs in W.
+    ranks
+        Ranks of a collective's group where they are not those of its axis (experts' state); else 0.
     """
 
     owner: str
@@ -96,6 +98,7 @@ class Op:
     group: str = ""
     absolute: bool = False
     for_weights: bool = False
+    ranks: int = 0
 
     @property
     def label(self) -> str:

@@ -1,8 +1,11 @@
 """Passes rewrite templates in one fixed order; a pair in the wrong order is refused unless it commutes.
 
-policy → tensor (+ sequence) → recompute → shard or replicate. The tensor pass and recompute commute, because
-the recompute cut is a rule about the last saved tensor. Sharding must come last: recompute would copy the
-gathers, and the tensor pass would divide parameters that are already shared out.
+policy → tensor (+ sequence) → context → expert → recompute → shard or replicate. The tensor pass and
+recompute commute, because the recompute cut is a rule about the last saved tensor. Tensor, context and expert
+passes commute: each divides by its own degree what the block declares, and writes sizes on what it inserts
+that the others can still divide. Context and expert come before recompute, which copies their exchanges.
+Sharding must come last: recompute would copy the gathers, and the others would divide parameters that are
+already shared out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,8 +16,16 @@ from playbook.program.policy import Context
 from playbook.spec import Layout, Model, Scenario, Workload, cluster, model
 from playbook.spec.rules import whole
 
-ORDER = ("tensor", "recompute", "data")
-COMMUTE = frozenset({frozenset({"tensor", "recompute"})})
+ORDER = ("tensor", "context", "expert", "recompute", "data")
+COMMUTE = frozenset(
+    frozenset(pair)
+    for pair in (
+        ("tensor", "recompute"),
+        ("tensor", "context"),
+        ("tensor", "expert"),
+        ("context", "expert"),
+    )
+)
 
 Blocks = tuple[Block, ...]
 

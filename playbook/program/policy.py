@@ -84,7 +84,16 @@ class Context:
     recipe: Recipe
     tp: int = 1
     dp: int = 1
+    cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    dp_replicate: int = 1
+    tp_rank: int = 0
     dp_rank: int = 0
+    cp_rank: int = 0
+    cp_method: str = "ring"
+    cp_split: str = "zigzag"
+    sequence: int = 0
     kv_heads: int = 1
     sequence_parallel: bool = False
     reshard: bool = True
@@ -98,6 +107,32 @@ class Context:
     """Weights of the stage's ends (embedding, last norm, head): one unit, after the tensor pass."""
     stage: tuple[Weight, ...] = ()
     """All distinct weights of the stage, after the tensor pass."""
+
+    @property
+    def shard(self) -> int:
+        """Ranks that dense state is shared among: those of dp and cp together, inside a replica."""
+        return self.dp * self.cp // self.dp_replicate
+
+    @property
+    def expert_shard(self) -> int:
+        """Ranks that an expert's state is shared among: those that hold the same experts, inside a replica."""
+        return self.dp * self.cp * self.tp // (self.etp * self.ep * self.dp_replicate)
+
+    @property
+    def experts_apart(self) -> bool:
+        """Whether experts are shared among other ranks than the dense weights."""
+        return self.tp * self.ep * self.etp > 1
+
+    def place(self, expert: bool) -> int:
+        """This rank's place among those that share dense state, or an expert's.
+
+        Ranks count tp first, then cp, then dp, whose shards lie inside replicas; among experts the ranks
+        of one (etp) come first, then its peers with other experts (ep).
+        """
+        flat = self.dp_rank * self.cp + self.cp_rank
+        if expert and self.experts_apart:
+            return (flat * self.tp + self.tp_rank) // (self.etp * self.ep) % self.expert_shard
+        return flat % self.shard
 
     def divide(self, size: Size, parts: int, name: str) -> Size:
         """Divide a size among the ranks of an axis.

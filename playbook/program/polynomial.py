@@ -4,8 +4,9 @@ Symbols are b (sequences of a micro-batch), s (tokens of a sequence), h (hidden)
 (key-value heads), k (features of a head), f (feed-forward features), V (vocabulary), N (data-parallel
 ranks), t (tensor-parallel ranks), L (layers of a stage); E (experts), K (experts a token goes to), e
 (features of an expert), w (features of the experts that every token goes to); rq, rkv (latent features of
-queries, of keys and values), dn, dr, dv (features of a latent head: without position, with it, of a value).
-A symbol may have a negative power, as in 12·h/N.
+queries, of keys and values), dn, dr, dv (features of a latent head: without position, with it, of a value);
+c (context-parallel ranks), ep and etp (ranks that share experts out, and that split one), Ne (ranks that
+share an expert's state). A symbol may have a negative power, as in 12·h/N.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 Monomial = tuple[tuple[str, int], ...]
-ORDER = (*"bsLVfEKew", "rq", "rkv", *"hagk", "dn", "dr", "dv", *"Nt")
+ORDER = (*"bsLVfEKew", "rq", "rkv", *"hagk", "dn", "dr", "dv", *"Nt", "Ne", "c", "ep", "etp")
 
 
 class Polynomial:

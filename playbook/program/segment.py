@@ -30,6 +30,7 @@ class Rows:
     when: Ints
     flops: Ints
     payload: Ints
+    ranks: Ints
     for_weights: Ints
 
     def __len__(self) -> int:
@@ -156,13 +157,25 @@ class SegmentRows:
                 WHEN.index(op.when),
                 op.flops if isinstance(op.flops, int) else 0,
                 op.payload if isinstance(op.payload, int) else 0,
+                op.ranks,
                 op.for_weights,
                 op.absolute,
             )
             for op in (*self.ops, STEP)
         ]
         table = np.array(records, dtype=np.int64).T
-        fields = ("owner", "op", "phase", "axis", "stream", "when", "flops", "payload", "for_weights")
+        fields = (
+            "owner",
+            "op",
+            "phase",
+            "axis",
+            "stream",
+            "when",
+            "flops",
+            "payload",
+            "ranks",
+            "for_weights",
+        )
         return dict(zip(fields, table, strict=False)), table[-1].astype(bool)
 
     @property

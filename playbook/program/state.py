@@ -2,6 +2,7 @@
 out."""
 
 from playbook.program.block import Block, Tensor, Weight, total
+from playbook.program.groups import Group, groups
 from playbook.program.op import OPTIMIZER, At, Op, Size
 from playbook.program.policy import Context
 from playbook.program.polynomial import Polynomial
@@ -98,34 +99,60 @@ def partial_sums(weights: tuple[Weight, ...], phase: str, bytes_each: int) -> tu
 
 def held_numel(weights: tuple[Weight, ...], ctx: Context, shared: bool, term: str = "parameters") -> Size:
     """Elements of weights that this rank holds; stored shards are padded, the optimizer's are not."""
-    if not shared or ctx.dp == 1:
+    if not shared:
         return total(weights)
-    if ctx.policy.pads_rows and term in ("optimizer", "master_weights") and not ctx.symbolic:
-        return sum(own_rows(weight, ctx) for weight in weights)
-    return shard_numel(weights, ctx)
+    own = ctx.policy.pads_rows and term in ("optimizer", "master_weights") and not ctx.symbolic
+    return sum((held_of(group, ctx, own) for group in groups(weights, ctx)), 0)
+
+
+def held_of(group: Group, ctx: Context, own: bool) -> Size:
+    """Elements of one group's weights; `own` leaves the padding out."""
+    if group.ranks == 1:
+        return total(group.weights)
+    return sum(own_rows(weight, ctx) for weight in group.weights) if own else shard_of(group, ctx)
 
 
 def shard_numel(weights: tuple[Weight, ...], ctx: Context) -> Size:
     """Elements of one padded shard: whole rows of each parameter, or an equal part of the flat unit."""
+    return sum((shard_of(group, ctx) for group in groups(weights, ctx)), 0)
+
+
+def shard_of(group: Group, ctx: Context) -> Size:
+    """Elements of one padded shard of a group's weights.
+
+    Rows are those of dim 0, so a tensor of 8 experts has 8: among 64 ranks each shard is one expert, the
+    rows of 56 ranks are padding (`fully_shard` of torch 2.13 chunks dim 0).
+    """
     if ctx.symbolic:
-        return ctx.divide(total(weights), ctx.dp, "N")
+        return ctx.divide(total(group.weights), group.ranks, group.symbol)
     if not ctx.policy.pads_rows:
-        return -(-int_of(total(weights)) // ctx.dp)
-    return sum(-(-int_of(w.shape[0]) // ctx.dp) * (int_of(w.numel) // int_of(w.shape[0])) for w in weights)
+        return -(-int_of(total(group.weights)) // group.ranks)
+    return sum(rows_each(w, group.ranks) * (int_of(w.numel) // int_of(w.shape[0])) for w in group.weights)
+
+
+def rows_each(weight: Weight, ranks: int) -> int:
+    """Rows of a padded shard."""
+    return -(-int_of(weight.shape[0]) // ranks)
 
 
 def own_rows(weight: Weight, ctx: Context) -> int:
     """Elements of the rows that this rank really owns: the last ranks may have fewer, or none."""
-    count, each = int_of(weight.shape[0]), -(-int_of(weight.shape[0]) // ctx.dp)
-    mine = min(max(count - ctx.dp_rank * each, 0), each)
+    (group,) = groups((weight,), ctx)
+    count, each = int_of(weight.shape[0]), rows_each(weight, group.ranks)
+    mine = min(max(count - ctx.place(weight.expert) * each, 0), each)
     return mine * (int_of(weight.numel) // count)
 
 
 def flat_numel(weights: tuple[Weight, ...], ctx: Context) -> Size:
     """Elements of a gathered buffer: every rank's padded shard."""
+    return sum((flat_of(group, ctx) for group in groups(weights, ctx)), 0)
+
+
+def flat_of(group: Group, ctx: Context) -> Size:
+    """Elements of one group's gathered buffer."""
     if ctx.symbolic:
-        return total(weights)
-    return ctx.dp * int_of(shard_numel(weights, ctx))
+        return total(group.weights)
+    return group.ranks * int_of(shard_of(group, ctx))
 
 
 def int_of(size: Size) -> int:

@@ -9,6 +9,7 @@ from playbook.spec.tensor_class import TensorClass, class_of
 
 USUAL = {"V": 128256, "f": 14336, "h": 4096, "a": 32, "g": 8, "k": 128, "N": 1, "t": 1}
 USUAL |= {"E": 64, "K": 6, "e": 1408, "w": 2816, "rq": 1536, "rkv": 512, "dn": 128, "dr": 64, "dv": 128}
+USUAL |= {"Ne": 1, "c": 1, "ep": 1, "etp": 1}
 """Sizes that tell symbols apart: those of Llama 3.1 8B, and of DeepSeek-V2 for what Llama has not."""
 
 
@@ -61,7 +62,8 @@ def moment_bytes(weight: Weight, held: Size, ctx: Context) -> Size:
     recipe, blocks = ctx.recipe, ctx.recipe.moment_blocks
     if recipe.matrix_moment_bytes is not None and kind(weight) == "matrix":
         return recipe.matrix_moment_bytes * held
-    if blocks is not None and kind(weight) != "table" and number(weight.numel) >= blocks.least:
+    fits = recipe.moment_tables or kind(weight) != "table"
+    if blocks is not None and fits and number(weight.numel) >= blocks.least:
         return 2 * packed(blocks, held)
     return recipe.moment_bytes * held
 

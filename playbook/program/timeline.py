@@ -136,7 +136,7 @@ def durations(program: Program, rates: Rates) -> Floats:
     seconds = np.maximum(rows.flops / rates.flops_per_s, moved)
     for row in np.flatnonzero(rows.axis >= 0):
         op, _, axis = program.ops[rows.op[row]].partition("@")
-        ranks = group_size(op, axis, program.axes)
+        ranks = group_size(op, axis, program.axes, int(rows.ranks[row]))
         seconds[row] = ring_seconds(op, int(rows.payload[row]), ranks, rates.links.get(axis))
     return seconds
 

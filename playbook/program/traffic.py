@@ -23,6 +23,7 @@ WIRE: dict[str, Callable[[int], float]] = {
     "broadcast": lambda n: 1.0 if n > 1 else 0.0,
     "send": lambda n: 1.0,
     "receive": lambda n: 0.0,
+    "send_recv": lambda n: 1.0 if n > 1 else 0.0,
 }
 """Bytes that a rank sends in a ring of n, as a part of the payload (nccl-tests' bus bandwidth factors). A
 receive sends nothing: its bytes are the sender's."""
@@ -31,9 +32,11 @@ receive sends nothing: its bytes are the sender's."""
 PAIR = 2
 
 
-def group_size(op: str, axis: str, axes: Mapping[str, int]) -> int:
-    """Ranks of a collective: those of its axis, but for gradients that are summed over pp, the two that hold
-    copies of a stage."""
+def group_size(op: str, axis: str, axes: Mapping[str, int], own: int = 0) -> int:
+    """Ranks of a collective: its own number if it has one, or those of its axis; for gradients that are
+    summed over pp, the two that hold copies of a stage."""
+    if own:
+        return own
     return PAIR if (op, axis) == ("all_reduce", "pp") else axes.get(axis, 1)
 
 
@@ -69,7 +72,8 @@ class Traffic:
 
     def _factor(self, row: int) -> float:
         op, axis = self._names(row)
-        return WIRE[op](group_size(op, axis, self.program.axes))
+        own = int(self.program.bank.ranks[self.program.index[row]])
+        return WIRE[op](group_size(op, axis, self.program.axes, own))
 
     def _names(self, row: int) -> tuple[str, str]:
         op, _, axis = self.program.ops[self.program.bank.op[self.program.index[row]]].partition("@")

@@ -125,6 +125,13 @@ class Layout:
                 f"ep={self.ep} x etp={self.etp} does not divide dp={self.dp} x cp={self.cp} x tp={self.tp} = "
                 f"{ranks}, as ep_rule=folded asks; use ep_rule=independent, or etp=1 and ep in {works}"
             )
+        inside = ranks // self.dp_replicate
+        if inside % (self.ep * self.etp):
+            works = ", ".join(map(str, divisors(inside)))
+            raise ValueError(
+                f"ep={self.ep} x etp={self.etp} does not divide the {inside} ranks of one of dp_replicate="
+                f"{self.dp_replicate} replicas; use etp=1 and ep in {works}, or fewer replicas"
+            )
 
     @property
     def stages(self) -> int:
@@ -146,6 +153,21 @@ class Layout:
     def shard_ranks(self) -> int:
         """Ranks that dense model state is shared among: dp · cp / dp_replicate."""
         return self.dp * self.cp // self.dp_replicate
+
+    @property
+    def expert_shard_ranks(self) -> int:
+        """Ranks that an expert's state is shared among: dp · cp · tp / (etp · ep · dp_replicate).
+
+        An independent `ep` is a factor of its own, which the others do not contain.
+        """
+        parts = self.etp * (self.ep if self.ep_rule == "folded" else 1)
+        return self.dp * self.cp * self.tp // (parts * self.dp_replicate)
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """Ranks that communicate with each other on each axis; on dp those that share dense state."""
+        found = {"tp": self.tp, "cp": self.cp, "ep": self.ep, "dp": self.shard_ranks, "pp": self.pp}
+        return {**found, "dp_replicate": self.dp_replicate}
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """Return a rank's place on each mesh axis.

@@ -57,6 +57,8 @@ class Scenario:
         check_tensor_parallel(self.model, self.layout)
         check_stages(self.model, self.layout)
         check_sequence(self.model, self.workload, self.layout)
+        check_context(self.model, self.layout)
+        check_experts(self.model, self.layout)
         self.microbatches  # noqa: B018  # refuses a batch that does not divide
 
     @property
@@ -179,10 +181,45 @@ def check_sequence(model: Model, workload: Workload, layout: Layout) -> None:
             f"use sequence={model.positions} or less"
         )
     if layout.cp > 1:
-        pieces = 2 * layout.cp if layout.cp_split == "zigzag" else layout.cp
-        name = "2 x cp (cp_split zigzag)" if pieces > layout.cp else "cp"
-        divides(name, pieces, "sequence", workload.sequence)
+        zigzag = layout.cp_split == "zigzag" and layout.cp_method != "ulysses"
+        pieces = 2 * layout.cp if zigzag else layout.cp
+        divides("2 x cp (cp_split zigzag)" if zigzag else "cp", pieces, "sequence", workload.sequence)
     if layout.sequence_parallel:
         if layout.tp == 1:
             raise ValueError("sequence_parallel=True but tp=1; it splits among TP ranks, so use tp=2 or more")
         divides("tp x cp", layout.tp * layout.cp, "sequence", workload.sequence)
+
+
+def check_context(model: Model, layout: Layout) -> None:
+    """Refuse Ulysses where the ranks of cp and tp together do not share whole heads."""
+    cp, tp = layout.cp, layout.tp
+    if cp == 1 or layout.cp_method != "ulysses":
+        return
+    heads = math.gcd(model.heads, model.heads if model.mla else model.kv_heads)
+    if heads % (cp * tp):
+        works = [degree for degree in divisors(heads) if heads % (degree * tp) == 0]
+        name = "heads" if model.mla else "kv_heads"
+        raise ValueError(
+            f"cp={cp} x tp={tp} = {cp * tp} does not divide {name}={heads} of {model.name}, whose heads "
+            f"cp_method=ulysses shares out; cp in {', '.join(map(str, works)) or 'none'} would work, or "
+            "cp_method ring or all-gather"
+        )
+
+
+def check_experts(model: Model, layout: Layout) -> None:
+    """Refuse degrees that do not divide the experts and their width, or a model without any."""
+    moe = model.moe
+    if moe is None:
+        for name in ("ep", "etp"):
+            if getattr(layout, name) > 1:
+                raise ValueError(
+                    f"{name}={getattr(layout, name)} but {model.name} has no routed experts; use {name}=1"
+                )
+        return
+    for name, what, size in (("ep", "experts", moe.experts), ("etp", "features of an expert", moe.ffn)):
+        degree = getattr(layout, name)
+        if size % degree:
+            works = ", ".join(map(str, divisors(size)))
+            raise ValueError(
+                f"{name}={degree} does not divide {what}={size} of {model.name}; {name} in {works} would work"
+            )

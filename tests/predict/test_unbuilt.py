@@ -2,7 +2,6 @@ import pytest
 
 import playbook as pb
 from playbook.spec import cluster
-from playbook.spec.workload import Lora
 
 
 def ask(framework="textbook", layout=None, **work):
@@ -19,18 +18,7 @@ def ask(framework="textbook", layout=None, **work):
 @pytest.mark.parametrize(
     ("layout", "work", "words"),
     [
-        ({"cp": 4}, {}, "cp=4: context parallelism is not built yet; use cp=1"),
-        ({"ep": 2, "dp": 2}, {}, "ep=2: expert parallelism is not built yet; use ep=1"),
-        ({"etp": 2, "dp": 2}, {}, "etp=2: .* is not built yet; use etp=1"),
-        (
-            {"dp": 4, "dp_replicate": 2},
-            {},
-            "dp_replicate=2: hybrid sharding is not built yet; use dp_replicate=1",
-        ),
-        ({}, {"offload": "cpu"}, "offload='cpu': offloading is not built yet; use offload='none'"),
-        ({}, {"lora": Lora(rank=8)}, "lora=.*: training adapters is not built yet; use lora=None"),
-        ({}, {"loss": "chunked"}, "loss='chunked': .* is not built yet; use loss='eager'"),
-        ({}, {"loss": "parallel"}, "loss='parallel': .* is not built yet; use loss='eager'"),
+        ({"dp": 4, "dp_replicate": 2}, {}, "dp_replicate=2 with zero=0: .*; use dp_replicate=1, or zero=3"),
     ],
 )
 def test_a_field_that_no_program_models_is_refused_by_name(layout, work, words):

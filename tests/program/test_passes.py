@@ -47,7 +47,7 @@ def test_recompute_after_sharding_is_refused(data):
 def test_tensor_pass_after_sharding_is_refused(data):
     block, ctx = layer_of(dp=2, tp=2)
     sharded = plan(data).rewrite((block,), ctx)
-    with pytest.raises(ValueError, match="the order is tensor, recompute, data"):
+    with pytest.raises(ValueError, match="the order is tensor, context, expert, recompute, data"):
         plan("tp").rewrite(sharded, ctx)
 
 

@@ -50,6 +50,16 @@ def test_state_is_shared_among_dp_and_cp_inside_a_replica():
     assert pb.Layout(dp=8, cp=2, dp_replicate=4).shard_ranks == 4
 
 
+def test_an_experts_state_is_shared_among_the_ranks_that_hold_the_same_experts():
+    assert pb.Layout(dp=8, cp=2, tp=4, ep=4, etp=2, dp_replicate=2).expert_shard_ranks == 4
+    assert pb.Layout(dp=8, tp=2, ep=4, ep_rule="independent").expert_shard_ranks == 16
+
+
+def test_each_axis_names_the_ranks_that_communicate_on_it():
+    sizes = pb.Layout(dp=8, cp=2, tp=4, pp=3, ep=4, dp_replicate=2).group_sizes
+    assert sizes == {"tp": 4, "cp": 2, "ep": 4, "dp": 8, "pp": 3, "dp_replicate": 2}
+
+
 @pytest.mark.parametrize(
     ("fields", "error", "text"),
     [

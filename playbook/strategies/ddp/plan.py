@@ -1,13 +1,14 @@
 """Data parallelism as a pass: state stays whole, gradients are all-reduced over dp while backward runs.
 
 Communicates over dp: one all-reduce of each gradient a step or micro-batch, 2 (N − 1)/N of its bytes on the
-wire.
+wire. Context-parallel ranks are among the N, since each saw other tokens with the same weights.
 """
 
 from dataclasses import replace
 
 from playbook.program.block import Block, Tensor, Weight, total
-from playbook.program.op import END, At, Op, Size, insert, rows
+from playbook.program.groups import Group, groups
+from playbook.program.op import END, At, Op, Size, When, insert, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import partial_sums, state, unit
@@ -65,49 +66,66 @@ def whole_gradients(block: Block, ctx: Context) -> tuple[Tensor, ...]:
 
 def reduce_gradients(blocks: Blocks, ctx: Context) -> Blocks:
     """Insert the all-reduces: one a unit at its end, or one a bucket when its last gradient is there."""
-    if ctx.dp == 1:
-        return blocks
     if ctx.policy.bucket_bytes is None:
         return each(blocks, lambda block: reduce_unit(block, ctx))
     return reduce_buckets(blocks, ctx, ctx.policy.bucket_bytes)
 
 
 def reduce_unit(block: Block, ctx: Context) -> Block:
-    """All-reduce the gradients of a unit at the end of its backward."""
-    weights = unit(block, ctx)
-    if not weights:
-        return block
-    op = all_reduce("", ctx.recipe.reduce_bytes * total(weights), ctx)
-    return replace(block, backward=rows((*block.backward, op)))
+    """All-reduce the gradients of a unit at the end of its backward, those of experts among their peers."""
+    ops = [
+        all_reduce(group, ctx.recipe.reduce_bytes * total(group.weights), ctx)
+        for group in groups(unit(block, ctx), ctx)
+        if group.ranks > 1
+    ]
+    return replace(block, backward=rows((*block.backward, *ops))) if ops else block
 
 
-def all_reduce(owner: str, payload: Size, ctx: Context) -> Op:
+def all_reduce(group: Group, payload: Size, ctx: Context) -> Op:
     """One all-reduce of gradients over dp."""
-    when = "last" if ctx.gradient_sync == "last" else "every"
-    op = Op(owner=owner, op="all_reduce", phase="B", axis="dp", payload=payload, stream="reduce", when=when)
-    return replace(op, for_weights=True)
+    when: When = "last" if ctx.gradient_sync == "last" else "every"
+    return group.collective("all_reduce", "B", payload, stream="reduce", when=when, for_weights=True)
 
 
 def reduce_buckets(blocks: Blocks, ctx: Context, limits: tuple[int, int]) -> Blocks:
     """All-reduce gradients in buckets, filled in the order in which backward makes them.
 
     A bucket closes once it holds its limit, which is smaller for the first one so that communication starts
-    early. Buckets are memory of their own beside the gradients.
+    early. Buckets are memory of their own beside the gradients. Gradients with other peers have other
+    buckets.
     """
-    result = list(blocks)
-    filled, limit, number = 0, limits[0], 0
     order = ready_order(blocks)
+    result, number = blocks, 0
+    for group in groups(tuple(weight for _, weight in order), ctx):
+        if group.ranks > 1:
+            mine = [(index, weight) for index, weight in order if weight.expert or not group.expert]
+            if ctx.experts_apart and not group.expert:
+                mine = [(index, weight) for index, weight in mine if not weight.expert]
+            result, number = fill_buckets(result, mine, group, limits, number, ctx)
+    return each(result, lambda block: with_buckets(block, ctx))
+
+
+def fill_buckets(
+    blocks: Blocks,
+    order: list[tuple[int, Weight]],
+    group: Group,
+    limits: tuple[int, int],
+    number: int,
+    ctx: Context,
+) -> tuple[Blocks, int]:
+    """Insert the all-reduce of each bucket of a group behind its last gradient; `number` is the first's."""
+    result, filled, limit = list(blocks), 0, limits[0]
     for place, (index, weight) in enumerate(order, start=1):
         filled += ctx.recipe.reduce_bytes * int_or_zero(weight.numel)
         if filled >= limit or place == len(order):
-            op = all_reduce(f"bucket{number}", filled, ctx)
-            op = replace(op, absolute=True, name=f"{op.owner}/all_reduce@dp#0")
+            op = replace(all_reduce(group, filled, ctx), owner=f"bucket{number}", absolute=True)
+            op = replace(op, name=f"{op.owner}/all_reduce@dp#0")
             host = result[index]
             result[index] = replace(
                 host, backward=insert(host.backward, op, after=(weight.taken or weight.ready).row)
             )
             filled, limit, number = 0, limits[1], number + 1
-    return each(tuple(result), lambda block: with_buckets(block, ctx))
+    return tuple(result), number
 
 
 def ready_order(blocks: Blocks) -> list[tuple[int, Weight]]:
@@ -127,9 +145,10 @@ def position(names: list[str], ready: At) -> int:
 
 def with_buckets(block: Block, ctx: Context) -> Block:
     """Add the memory of the buckets that hold a block's gradients."""
-    if not ctx.policy.buffers or not block.weights:
+    sent = [total(group.weights) for group in groups(block.weights, ctx) if group.ranks > 1]
+    if not ctx.policy.buffers or not sent:
         return block
-    size = ctx.recipe.reduce_bytes * block.numel
+    size = ctx.recipe.reduce_bytes * sum(sent, 0)
     bucket = Tensor(name="buckets", term="communication_buffers", bytes=size, birth=At("S"))
     return replace(block, tensors=(*block.tensors, bucket))
 

@@ -3,6 +3,8 @@ backward.
 
 Communicates over dp: per unit an all-gather in forward, one in backward unless the parameters are kept, and a
 reduce-scatter of the gradients. The ends of a stage (embedding, last norm, head) are one unit, the root.
+Experts that other ranks share than the dense weights of their layer are gathered and reduced apart, beside
+them.
 
 What lives how long is PyTorch's `fully_shard` (torch 2.11 to 2.13): the gathered flat buffer stays until the
 next unit's gather in forward, backward gathers one unit ahead, a reduction's input stays until the next
@@ -13,11 +15,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from playbook.program.block import Block, Tensor, Weight
+from playbook.program.groups import EXPERTS, groups
 from playbook.program.op import END, FIRST, LAST, START, At, Op, Size, When, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
-from playbook.program.state import flat_numel, partial_sums, shard_numel, state, unit
+from playbook.program.state import flat_numel, flat_of, partial_sums, shard_numel, state, unit
 from playbook.spec import Layout, Scenario
+from playbook.strategies.zero1.plan import sum_replicas
 
 GATHER = "/all_gather@dp#0"
 COPY_OUT = "/split_with_sizes_copy#0"
@@ -47,10 +51,31 @@ def kept(ctx: Context) -> bool:
     return ctx.pipelined and not ctx.reshard
 
 
-def gather(phase: str, size: Size, when: When, issue: At | None = None) -> Op:
-    """The all-gather of a unit."""
-    op = Op(owner="", op="all_gather", phase=phase, axis="dp", payload=size, stream="gather")
-    return replace(op, when=when, issue=issue, name=GATHER)
+def gathers(
+    weights: tuple[Weight, ...], ctx: Context, phase: str, when: When = "every", issue: At | None = None
+) -> tuple[Op, ...]:
+    """The all-gather of a unit; experts that other ranks share have one of their own."""
+    width = ctx.recipe.compute_bytes
+    return tuple(
+        replace(
+            group.collective("all_gather", phase, width * flat_of(group, ctx), stream="gather"),
+            when=when,
+            issue=issue,
+            name=f"{EXPERTS}{GATHER}" if group.expert else GATHER,
+        )
+        for group in groups(weights, ctx)
+    )
+
+
+def reductions(weights: tuple[Weight, ...], ctx: Context, when: When) -> tuple[Op, ...]:
+    """The reduce-scatter of a unit's gradients, and the sum of its shards with those of other replicas."""
+    width, ops = ctx.recipe.reduce_bytes, []
+    for group in groups(weights, ctx):
+        op = group.collective("reduce_scatter", "B", width * flat_of(group, ctx), stream="reduce", when=when)
+        ops.append(replace(op, name=f"{EXPERTS}{REDUCE}" if group.expert else REDUCE, for_weights=True))
+        if ctx.dp_replicate > 1:
+            ops.append(sum_replicas(group, ctx, when))
+    return tuple(ops)
 
 
 def mark(phase: str, name: str, when: When = "every") -> Op:
@@ -65,8 +90,7 @@ def with_forward(block: Block, ctx: Context) -> Block:
     opening: tuple[Op, ...] = ()
     if weights:
         when: When = "first" if kept(ctx) else "every"
-        size = ctx.recipe.compute_bytes * flat_numel(weights, ctx)
-        opening = (gather("F", size, when), mark("F", COPY_OUT, when))
+        opening = (*gathers(weights, ctx, "F", when), mark("F", COPY_OUT, when))
     closing = (mark("F", FREE),) if block.layered or root_ends else ()
     tensors = forward_tensors(block, ctx) if weights and ctx.policy.buffers else ()
     module, loss = cut(block, "F")
@@ -116,11 +140,11 @@ def with_backward(block: Block, ctx: Context) -> Block:
     size = ctx.recipe.compute_bytes * flat_numel(weights, ctx)
     if block.layered:
         ahead = At("B", COPY_OUT, 1, otherwise=START)
-        opening = (gather("B", size, "every", issue=ahead), mark("B", COPY_OUT))
+        opening = (*gathers(weights, ctx, "B", issue=ahead), mark("B", COPY_OUT))
     elif block.first:
         return block
     else:
-        opening = (gather("B", size, "every"), mark("B", COPY_OUT))
+        opening = (*gathers(weights, ctx, "B"), mark("B", COPY_OUT))
     loss, module = cut(block, "B")
     backward = rows((*loss, *opening, *module))
     if not ctx.policy.buffers:
@@ -143,7 +167,6 @@ def with_gradients(block: Block, ctx: Context) -> Block:
         return replace(block, tensors=(*block.tensors, *tensors))
     when: When = "last" if late(ctx) else "every"
     size = ctx.recipe.reduce_bytes * flat_numel(weights, ctx)
-    reduce = Op(owner="", op="reduce_scatter", phase="B", axis="dp", payload=size, stream="reduce")
     adding = (replace(mark("B", ADD), for_weights=True),) if late(ctx) else ()
     summed = ctx.recipe.reduce_bytes if late(ctx) else ctx.recipe.compute_bytes
     sums = (replace(op, when=when) for op in partial_sums(weights, "B", summed))
@@ -152,7 +175,7 @@ def with_gradients(block: Block, ctx: Context) -> Block:
         mark("B", FREE),
         *sums,
         replace(mark("B", COPY_IN, when), for_weights=True),
-        replace(reduce, when=when, name=REDUCE, for_weights=True),
+        *reductions(weights, ctx, when),
     )
     if ctx.policy.buffers:
         tensors = (*tensors, *reduction_tensors(block, ctx, size, when))
@@ -236,7 +259,7 @@ PLAN = Plan(
     step="data",
     summary="Each rank keeps 1/N of all state; a layer is gathered while it is used.",
     levers={"reshard": "free gathered parameters after forward, or keep them until backward"},
-    applies=lambda layout: layout.zero == 3,
+    applies=lambda layout: layout.zero == 3 and layout.dp_replicate == 1,
     rewrite=shard,
     layout=layout,
     refuse_run=refuse_run,

@@ -36,7 +36,8 @@ def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block
 
 def left_partial(weight: Weight, ctx: Context) -> Weight:
     """Mark a weight that every rank holds whole and that saw a part of the tokens only."""
-    return replace(weight, partial="tp") if ctx.sequence_parallel and weight.tp_dim is None else weight
+    split = weight.tp_dim is not None or weight.expert
+    return replace(weight, partial="tp") if ctx.sequence_parallel and not split else weight
 
 
 def copy_of(op: Op, segment: Segment) -> Tensor:
@@ -67,10 +68,10 @@ def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
         bytes=recipe.compute_bytes * (whole.numel + -1 * own.numel),
         birth=row,
     )
-    if ctx.dp > 1 and not (ctx.gradient_sync == "last" and ctx.microbatches > 1):
+    if ctx.shard > 1 and not (ctx.gradient_sync == "last" and ctx.microbatches > 1):
         return [replace(others, bwd_end=At("B", END))]
     new = replace(others, name="new rows of other ranks", bwd_end=row, when="later")
-    if ctx.dp > 1:
+    if ctx.shard > 1:
         kept = max(recipe.compute_bytes, recipe.reduce_bytes) * (whole.numel + -1 * own.numel)
         return [replace(others, bytes=kept, bwd_end=At("B", END), when="step"), new]
     kept = replace(others, bwd_end=At("O", END), when="step")

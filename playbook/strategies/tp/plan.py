@@ -72,8 +72,11 @@ def split_op(op: Op, ctx: Context, splits: bool) -> Op:
 
 
 def split_weight(weight: Weight, ctx: Context, splits: bool) -> Weight:
-    """One rank's share of a parameter; a key-value head is copied where there are more ranks than heads."""
-    if weight.tp_dim is None or not splits:
+    """One rank's share of a parameter; a key-value head is copied where there are more ranks than heads.
+
+    Experts are left to the expert pass: tensor parallelism in them has a degree of its own.
+    """
+    if weight.tp_dim is None or weight.expert or not splits:
         return weight
     copied = any(name in weight.name for name in KEY_VALUE)
     shape = list(weight.shape)

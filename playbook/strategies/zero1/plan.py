@@ -2,16 +2,18 @@
 
 Communicates over dp: gradients are reduced in backward, updated parameters come back after the step. The
 paper reduces each rank its part and gathers, 2 (N − 1)/N of the bytes in all; PyTorch all-reduces everything
-and broadcasts.
+and broadcasts. Among R replicas (dp_replicate) state is shared inside each, and the reduced shards are summed
+between them.
 """
 
 from dataclasses import replace
 
 from playbook.program.block import Block, total
-from playbook.program.op import Op, rows
+from playbook.program.groups import Group, groups
+from playbook.program.op import Op, When, rows
 from playbook.program.passes import Blocks, Plan, each
 from playbook.program.policy import Context
-from playbook.program.state import unit
+from playbook.program.state import held_of, unit
 from playbook.spec import Layout
 from playbook.strategies.ddp.plan import reduce_gradients, replicate_block
 
@@ -27,37 +29,35 @@ def share_optimizer(blocks: Blocks, ctx: Context) -> Blocks:
 
 
 def scatter_gradients(block: Block, ctx: Context) -> Block:
-    """Reduce-scatter a unit's gradients at the end of its backward."""
-    weights = unit(block, ctx)
-    if ctx.dp == 1 or not weights:
-        return block
-    op = Op(
-        owner="",
-        op="reduce_scatter",
-        phase="B",
-        axis="dp",
-        payload=ctx.recipe.reduce_bytes * total(weights),
-        stream="reduce",
-        when="last" if ctx.gradient_sync == "last" else "every",
-        for_weights=True,
-    )
-    return replace(block, backward=rows((*block.backward, op)))
+    """Reduce-scatter a unit's gradients at the end of its backward, and sum the shards of its replicas."""
+    ops: list[Op] = []
+    when: When = "last" if ctx.gradient_sync == "last" else "every"
+    for group in groups(unit(block, ctx), ctx):
+        size = ctx.recipe.reduce_bytes * total(group.weights)
+        if group.ranks > 1:
+            reduce = group.collective("reduce_scatter", "B", size, stream="reduce", when=when)
+            ops.append(replace(reduce, for_weights=True))
+        if ctx.dp_replicate > 1:
+            ops.append(sum_replicas(group, ctx, when))
+    return replace(block, backward=rows((*block.backward, *ops))) if ops else block
+
+
+def sum_replicas(group: Group, ctx: Context, when: When) -> Op:
+    """All-reduce a group's reduced shard with those of the other replicas."""
+    held = held_of(group, ctx, own=False)
+    op = group.collective("all_reduce", "B", ctx.recipe.reduce_bytes * held, stream="reduce", when=when)
+    return replace(op, axis="dp_replicate", ranks=0, for_weights=True)
 
 
 def return_parameters(block: Block, ctx: Context) -> Block:
     """Bring a unit's updated parameters to every rank after the optimizer step."""
-    weights = unit(block, ctx)
-    if ctx.dp == 1 or not weights:
-        return block
-    op = Op(
-        owner="",
-        op="broadcast" if ctx.policy.broadcasts else "all_gather",
-        phase="O",
-        axis="dp",
-        payload=ctx.recipe.parameter_bytes * total(weights),
-        stream="gather",
-    )
-    return replace(block, optimizer=rows((*block.optimizer, op)))
+    name = "broadcast" if ctx.policy.broadcasts else "all_gather"
+    ops = [
+        group.collective(name, "O", ctx.recipe.parameter_bytes * total(group.weights), stream="gather")
+        for group in groups(unit(block, ctx), ctx)
+        if group.ranks > 1
+    ]
+    return replace(block, optimizer=rows((*block.optimizer, *ops))) if ops else block
 
 
 def layout(ranks: int, **levers: object) -> Layout:
