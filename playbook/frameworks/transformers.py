@@ -22,7 +22,8 @@ from playbook.frameworks.parts import (
     saved,
     weights,
 )
-from playbook.frameworks.unfused import attention, feed_forward, norm
+from playbook.frameworks.unfused import attention, norm
+from playbook.frameworks.unfused_feed import feed_forward
 from playbook.program.block import Block, Tensor, Weight
 from playbook.program.op import END, LAST, At, Op, rows
 from playbook.program.policy import Policy, Sizes

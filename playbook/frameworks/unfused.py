@@ -1,5 +1,4 @@
-"""Llama's parts as plain operations, one kernel each: norm, attention, feed-forward; what each keeps and
-passes."""
+"""Llama's norm and attention as plain operations, one kernel each; what each keeps and passes."""
 
 from playbook.frameworks.parts import (
     Piece,
@@ -37,9 +36,19 @@ def norm(z: Sizes, owner: str, last_use: str, release: str, gradient_birth: str)
 
 
 def rms_norm(
-    z: Sizes, owner: str, numel: Size, groups: Size, ends: tuple[str, str, str], region: Region, out: Region
+    z: Sizes,
+    owner: str,
+    numel: Size,
+    groups: Size,
+    ends: tuple[str, str, str],
+    region: Region,
+    out: Region,
+    output_kept: bool = True,
 ) -> Piece:
-    """A norm over so many elements in so many groups; half precision is widened first."""
+    """A norm over so many elements in so many groups; half precision is widened first.
+
+    Its output is kept if what takes it needs it for backward: a product does, a rotation does not.
+    """
     half = z.value == 2
     names = ["_to_copy"] * half + ["pow", "mean", "add", "rsqrt", "mul"] + ["_to_copy"] * half + ["mul"]
     weight = [for_weights(backward(owner, name, region=region)) for name in ("mul", "sum")]
@@ -53,21 +62,27 @@ def rms_norm(
             *(backward(owner, name, region=region) for name in back),
         ),
         tensors=(
-            *kept_by_norm(z, owner, numel, groups, ends, region, out),
+            *kept_by_norm(z, owner, numel, groups, ends, region),
+            norm_output(z, owner, numel, ends, out, output_kept),
             *passed_by_norm(z, owner, numel, ends[2], region),
         ),
     )
 
 
+def norm_output(z: Sizes, o: str, numel: Size, ends: tuple[str, str, str], out: Region, kept: bool) -> Tensor:
+    """The output, which belongs to its consumer."""
+    if kept:
+        return saved(f"{o} output", z.value * numel, f"{o}/mul#1", ends[0], ends[1], out)
+    return passing(f"{o} output", z.value * numel, f"{o}/mul#1", ends[0], out, "temporary")
+
+
 def kept_by_norm(
-    z: Sizes, o: str, numel: Size, groups: Size, ends: tuple[str, str, str], region: Region, out: Region
+    z: Sizes, o: str, numel: Size, groups: Size, ends: tuple[str, str, str], region: Region
 ) -> list[Tensor]:
-    """Saved tensors: the FP32 input, 1/rms, the normalised output, and the output, which belongs to its
-    consumer."""
+    """Saved tensors: the FP32 input, 1/rms and the normalised output."""
     last = f"{o}/mul#6"
     kept = [
         saved(f"{o} 1/rms", 4 * groups, f"{o}/rsqrt#0", f"{o}/mul#0", f"{o}/mul#4", region),
-        saved(f"{o} output", z.value * numel, f"{o}/mul#1", ends[0], ends[1], out),
     ]
     if z.value == 2:
         kept.append(saved(f"{o} wide", 4 * numel, f"{o}/_to_copy#0", f"{o}/mul#0", last, region))
@@ -150,14 +165,14 @@ def attention(z: Sizes) -> Piece:
 
 
 def head_norms(z: Sizes) -> tuple[Piece, Piece]:
-    """Norms on queries and keys, where the model has them."""
+    """Norms on queries and keys, where the model has them; their outputs go into the rotation."""
     if not z.model.qk_norm:
         return Piece(), Piece()
     query = ("self_attn/mul#1", "self_attn/sdpa_backward#0", "self_attn/add#1")
     key = ("self_attn/mul#3", "self_attn/sdpa_backward#0", "self_attn/add#0")
     return (
-        rms_norm(z, "self_attn.q_norm", z.T * z.a * z.k, z.T * z.a, query, "tp", "tp"),
-        rms_norm(z, "self_attn.k_norm", z.T * z.g * z.k, z.T * z.g, key, "kv", "kv"),
+        rms_norm(z, "self_attn.q_norm", z.T * z.a * z.k, z.T * z.a, query, "tp", "tp", output_kept=False),
+        rms_norm(z, "self_attn.k_norm", z.T * z.g * z.k, z.T * z.g, key, "kv", "kv", output_kept=False),
     )
 
 
@@ -206,44 +221,3 @@ def heads_passed(z: Sizes) -> list[Tensor]:
         passing_back("d q sin", wide, "self_attn/mul#2", "self_attn/add#1", "tp"),
         passing_back("d x", stream, "self_attn.q_proj/mm#0", "self_attn.q_proj/mm#0", "whole"),
     ]
-
-
-def feed_forward(z: Sizes) -> Piece:
-    """SwiGLU: gate, SiLU, up, product, down."""
-    bias, act = z.model.mlp_bias, "mlp.act_fn"
-    gate, up, down = (
-        linear(z, f"mlp.{name}_proj", out, into, "tp", bias)
-        for name, out, into in (("gate", z.f, z.h), ("up", z.f, z.h), ("down", z.h, z.f))
-    )
-    multiply, multiply_back = forward("mlp", "mul", region="tp"), backward("mlp", "mul", region="tp")
-    return Piece(
-        forward=(*gate.forward, forward(act, "silu", region="tp"), *up.forward, multiply, *down.forward),
-        backward=(
-            *down.backward,
-            multiply_back,
-            multiply_back,
-            *up.backward,
-            backward(act, "silu_backward", region="tp"),
-            *gate.backward,
-        ),
-        tensors=feed_forward_tensors(z, "addmm" if bias else "mm"),
-    )
-
-
-def feed_forward_tensors(z: Sizes, product: str) -> tuple[Tensor, ...]:
-    """What the feed-forward part keeps and passes."""
-    wide, stream, multiply = z.value * z.T * z.f, z.value * z.T * z.h, "mlp/mul#0"
-    gate, up, down = (f"mlp.{name}_proj/{product}#0" for name in ("gate", "up", "down"))
-    silu, silu_back = "mlp.act_fn/silu#0", "mlp.act_fn/silu_backward#0"
-    return (
-        saved("gate", wide, gate, silu, silu_back, "tp"),
-        saved("silu", wide, silu, multiply, "mlp/mul#1", "tp"),
-        saved("up", wide, up, multiply, "mlp/mul#1", "tp"),
-        saved("product", wide, multiply, down, "mlp.down_proj/mm#1", "tp"),
-        passing("down", stream, down, "/add#1", "full", "temporary"),
-        passing_back("d product", wide, "mlp.down_proj/mm#0", "mlp/mul#1", "tp"),
-        passing_back("d up", wide, "mlp/mul#0", "mlp.up_proj/mm#1", "tp"),
-        passing_back("d silu", wide, "mlp/mul#1", silu_back, "tp"),
-        passing_back("d gate", wide, silu_back, "mlp.gate_proj/mm#1", "tp"),
-        passing_back("d x again", stream, "mlp.gate_proj/mm#0", "mlp.gate_proj/mm#0", "whole"),
-    )
