@@ -72,7 +72,8 @@ def fake_world(degrees: Mapping[str, int], rank: int) -> Iterator[dict[str, Plac
     try:
         mesh = init_device_mesh("cpu", tuple(degrees.values()), mesh_dim_names=tuple(degrees))
         places = {axis: _place(mesh, axis) for axis in degrees}
-        fake = part("FakeTensorMode")(allow_non_fake_inputs=True)
+        # Without a fake kernel torch would run the real one, on zeros of the true size.
+        fake = part("FakeTensorMode")(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         with quiet(), fake, RealNumbers(), reducer_over_fake_group(), unseen_dry_runs():
             yield places
     finally:

@@ -54,7 +54,7 @@ def prepare(scenario: Scenario, places: Mapping[str, Place]) -> Ready:
     if scenario.workload.gradient_sync == "every":
         found.synchronise = lambda now: None
     axes = {str(place.group.group_name): axis for axis, place in places.items()}
-    return Ready(found, make_optimizer(scenario, found.module, places.get("dp")), axes, rooms)
+    return Ready(found, make_optimizer(scenario, found.module, places.get("dp"), fake=True), axes, rooms)
 
 
 def pipelined(scenario: Scenario, places: Mapping[str, Place]) -> tuple[Part, Callable[[], Iterator[Tensor]]]:
@@ -122,17 +122,21 @@ def library(strategy: str) -> Callable[..., Part]:
     return import_module(f"playbook.strategies.{strategy}.ranks").by_library
 
 
-def make_optimizer(scenario: Scenario, module: nn.Module, dp: Place | None = None) -> torch.optim.Optimizer:
+def make_optimizer(
+    scenario: Scenario, module: nn.Module, dp: Place | None = None, *, fake: bool = False
+) -> torch.optim.Optimizer:
     """AdamW, with masters where the recipe has them, or SGD where it has no moments.
 
     Distributed and plain parameters are in groups apart. Under ZeRO stage 1 the replicas share them out.
     """
     kind: Any = torch.optim.AdamW
+    kernel: dict[str, Any] = {"lr": 1e-3, **KERNELS[scenario.workload.optimizer_kernel]}
     if scenario.recipe.moment_bytes == 0:
         kind = torch.optim.SGD
+        if fake:  # fused SGD has no fake kernel (torch 2.13); without momentum no kernel makes a copy
+            kernel |= KERNELS["foreach"]
     elif scenario.recipe.master_bytes:
         kind = MasterAdamW
-    kernel: dict[str, Any] = {"lr": 1e-3, **KERNELS[scenario.workload.optimizer_kernel]}
     if scenario.layout.zero == 1 and dp is not None:
         return part("ZeroOptimizer")(module.parameters(), kind, process_group=dp.group, **kernel)
     kinds: dict[bool, list[nn.Parameter]] = {}

@@ -4,7 +4,7 @@ and pipelining, alone and inside each other."""
 from playbook.frameworks import torch as torch_policy
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario
-from playbook.strategies import plan
+from playbook.strategies import plan, refuse_predicted_layout
 
 FRAMEWORKS = ("torch", "textbook")
 
@@ -22,6 +22,7 @@ def check_traceable(s: Scenario) -> None:
             f"framework={s.framework!r}: the tracer runs this library's reference transformer; use framework="
             f"{' or '.join(map(repr, FRAMEWORKS))}"
         )
+    refuse_predicted_layout(s.layout)
     refuse_unbuilt(s)
     torch_policy.refuse(s, elsewhere="")  # a trace is of the real code, whatever the formula's framework
     refuse_pipeline(s)
@@ -41,8 +42,8 @@ def refuse_pipeline(s: Scenario) -> None:
     plan("pp").refuse_run(s, False)
     if layout.sequence_parallel and layout.tp > 1:
         raise ValueError(
-            f"pp={layout.pp} with sequence_parallel: a stage of the reference transformer takes the "
-            "sequence's length from what it receives, which would be a share; use sequence_parallel=False or pp=1"
+            f"pp={layout.pp} with sequence_parallel: a stage of the reference transformer takes its "
+            "input for whole sequences, which would be a share; use sequence_parallel=False or pp=1"
         )
     if layout.dp > 1 and work.gradient_sync == "every" and s.microbatches > 1:
         raise ValueError(
