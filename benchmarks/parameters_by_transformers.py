@@ -125,6 +125,9 @@ VARIED: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
         ),
     ),
 }
+WITHOUT_DEFAULTS = ("ministral",)
+"""Families whose configuration class builds no model by itself: it has no head_dim."""
+
 LEFT_OUT = (
     "moe_layer_freq of DeepSeek: transformers has every layer from first_k_dense_replace on routed, "
     "DeepSeek's own modelling file only those whose number it divides"
@@ -132,10 +135,16 @@ LEFT_OUT = (
 
 
 def configurations() -> Iterator[dict[str, Any]]:
-    """Yield every varied configuration."""
+    """Yield every varied configuration, then each family's own defaults with every key written out."""
+    from transformers import AutoConfig  # pyright: ignore[reportMissingImports]
+
     for kind, (base, changes) in VARIED.items():
         for change in changes:
             yield {"model_type": kind, **base, **change}
+    for kind in VARIED:
+        if kind not in WITHOUT_DEFAULTS:
+            given = {"num_experts_per_tok": 6} if kind == "deepseek_v2" else {}
+            yield AutoConfig.for_model(kind, **given).to_dict()
 
 
 def count(config: dict[str, Any]) -> dict[str, Any]:

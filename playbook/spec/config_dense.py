@@ -95,7 +95,8 @@ def read_phi3(reader: Reader) -> dict[str, Any]:
 def read_gemma(reader: Reader) -> dict[str, Any]:
     """Gemma: GELU, heads of 256 features and a tied head unless told."""
     reader.expect("use_bidirectional_attention", None, False)
-    name = "hidden_activation" if reader.get("hidden_activation") else "hidden_act"
+    reader.expect("hidden_activation", None)
+    name = "hidden_activation" if reader.values.get("hidden_activation") else "hidden_act"
     found = activation(reader, name, "gelu_pytorch_tanh")
     return {
         **common(reader),

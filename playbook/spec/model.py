@@ -129,6 +129,8 @@ class Model(Counts):
                 f"full_layers has layer {self.full_layers[-1]} of {self.layers} layers; "
                 f"use numbers from 0 to {self.layers - 1}"
             )
+        if self.moe is not None:
+            self.moe.check(self.layers)
         if self.sandwich and self.post_norm:
             raise ValueError("sandwich=True and post_norm=True exclude each other; use one of them")
         if self.mla is not None and self.head_dim != self.mla.head_dim:

@@ -63,6 +63,22 @@ class Moe:
         if self.shared_gate and not self.shared_ffn:
             raise ValueError("shared_gate=True but shared_ffn=0; give the width of the shared experts")
 
+    def check(self, layers: int) -> None:
+        """Refuse layers that a model of so many has not.
+
+        Raises
+        ------
+        ValueError
+            If a dense layer is beyond them.
+        """
+        if self.dense_layers and max(self.dense_layers) >= layers:
+            raise ValueError(
+                f"dense_layers has layer {max(self.dense_layers)} of {layers} layers; "
+                f"use numbers from 0 to {layers - 1}"
+            )
+        if self.first_dense > layers:
+            raise ValueError(f"first_dense={self.first_dense} of {layers} layers; use {layers} or fewer")
+
     def in_layer(self, layer: int) -> bool:
         """Tell whether a layer has experts, or is dense."""
         if layer < self.first_dense or layer in self.dense_layers:

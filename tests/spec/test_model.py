@@ -1,4 +1,5 @@
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,30 @@ def test_a_tied_head_has_no_weight_of_its_own():
     assert [p.name for p in pb.model("llama-3.1-8b").head_parameters()] == ["norm.weight", "lm_head.weight"]
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("llama-3.1-8b", ()),
+        ("qwen3-8b", ()),
+        ("mistral-7b-v0.1", ()),
+        ("phi-3-mini-4k", ()),
+        ("gpt2", ("LayerNorm", "learned positions", "a feed-forward part without gate", "GELU")),
+        ("mixtral-8x7b", ("routed experts",)),
+        ("deepseek-v3", ("routed experts", "latent attention")),
+        ("gemma-2-2b", ("GELU", "norms before and behind each part")),
+        ("olmo-2-7b", ("norms behind each part only", "norms over all heads together")),
+        ("gpt-oss-120b", ("routed experts", "attention sinks")),
+    ],
+)
+def test_what_makes_another_kind_than_llama_is_said_in_words(name, words):
+    assert pb.model(name).unlike_llama == words
+
+
+def test_a_model_with_all_parts_becomes_plain_data_and_back():
+    model = pb.model("deepseek-v3")
+    assert pb.Model(**json.loads(json.dumps(model.to_dict()))) == model
+
+
 def test_names_ignore_case():
     assert pb.model("LLaMA-3.1-70B") == pb.model("llama-3.1-70b")
 
@@ -119,6 +144,17 @@ SIZES = {
         ({"norm": "batch"}, ValueError, "norm='batch' is not known; valid are rms, layer"),
         ({"tied": 1}, TypeError, "tied=1 must be True or False"),
         ({"window": 0}, ValueError, "window=0 must be at least 1"),
+        ({"full_layers": (1,)}, ValueError, "window=None; give the window's tokens"),
+        ({"window": 4, "full_layers": (2,)}, ValueError, "full_layers has layer 2 of 2 layers"),
+        ({"qk_norm": "some"}, ValueError, "qk_norm='some' is not known; valid are head, full"),
+        ({"activation": "relu"}, ValueError, "activation='relu' is not known; valid are silu, gelu"),
+        ({"sandwich": True, "post_norm": True}, ValueError, "exclude each other"),
+        ({"moe": 8}, TypeError, "moe=8 must be a Moe"),
+        (
+            {"mla": {"query_rank": None, "kv_rank": 4, "nope_dim": 2, "rope_dim": 2, "value_dim": 2}},
+            ValueError,
+            "head_dim=2 but mla has nope_dim \\+ rope_dim = 4; use head_dim=4",
+        ),
         ({"norm_epsilon": 0.0}, ValueError, "norm_epsilon=0.0 must be above 0"),
     ],
 )
