@@ -93,7 +93,7 @@ def templates(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     layers
         Numbers of the layers of the stage; the layout's if not given.
     """
-    sizes = Sizes.of(s.model, s.workload, s.recipe, symbolic=ctx.symbolic)
+    sizes = Sizes.of(ctx.policy.model_of(s), s.workload, s.recipe, symbolic=ctx.symbolic)
     rules, last, stage = ctx.policy, s.layout.stages - 1, slot % s.layout.stages
     keeps, (before, after) = rules.keeps_boundaries, near(s, slot)
     first = rules.embedding(sizes) if stage == 0 else receive_block(sizes, slot, before, keeps)
@@ -148,7 +148,7 @@ def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
         blocks = leave_to_weights(blocks)
     if routes(s)[1] > 1:
         blocks = sum_copies(blocks, ctx, slot, s.layout.zero >= SHARED_GRADIENTS)
-    return blocks
+    return ctx.policy.finish(blocks, s, ctx)
 
 
 def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:

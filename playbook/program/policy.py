@@ -7,7 +7,7 @@ from playbook.program.block import Block, Weight
 from playbook.program.op import Size
 from playbook.program.polynomial import Polynomial
 from playbook.program.sizes import Sizes
-from playbook.spec import Recipe
+from playbook.spec import Model, Recipe, Scenario
 
 __all__ = ["Context", "Policy", "Sizes"]
 
@@ -53,6 +53,11 @@ class Policy:
         Smallest and largest part that the allocator holds beyond what it has handed out.
     refuse
         Function of a scenario that raises ValueError for what the framework does not do.
+    model_of
+        Function of a scenario that gives the model as the framework builds it (a padded vocabulary).
+    finish
+        Function of a stage's blocks after every pass, the scenario and the context, which gives the blocks
+        with what the framework holds besides.
     """
 
     name: str
@@ -74,6 +79,8 @@ class Policy:
     workspace_bytes: int = 0
     reserved_share: tuple[float, float] = (0.08, 0.40)
     refuse: Callable[..., None] = lambda scenario: None
+    model_of: Callable[[Scenario], Model] = lambda scenario: scenario.model
+    finish: Callable[..., tuple[Block, ...]] = lambda blocks, scenario, ctx: blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

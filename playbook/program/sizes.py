@@ -57,12 +57,14 @@ class ModelSymbols:
     moe: Any
     mla: Any
     scalars: int
+    grouped: bool
 
     def __init__(self, model: Model) -> None:
         for field, name in SYMBOLS.items():
             setattr(self, field, symbol(name))
         for field in STRUCTURE:
             setattr(self, field, getattr(model, field))
+        self.grouped = model.heads != model.kv_heads
         self.moe, self.mla = stand_in(model.moe, MOE_SYMBOLS), stand_in(model.mla, MLA_SYMBOLS)
 
     block_parameters = Model.block_parameters

@@ -8,9 +8,10 @@ from functools import cache
 
 from playbook.schedules.plan import Plan
 
-FRAMEWORKS = ("textbook", "torch", "torchtitan", "megatron", "transformers")
-"""Frameworks whose conditions are known. `textbook` has none, `torchtitan` runs torch's schedules, and
-`transformers` has no pipeline of its own, so no condition either."""
+FRAMEWORKS = ("textbook", "torch", "torchtitan", "megatron", "transformers", "deepspeed", "nanotron")
+"""Frameworks whose conditions are known. `textbook` has none, `torchtitan` runs torch's schedules,
+`transformers` has no pipeline of its own, and what `deepspeed` and `nanotron` refuse stands in their
+policies."""
 
 _RULES_OF = {"torch": "torch", "torchtitan": "torch", "megatron": "megatron"}
 
