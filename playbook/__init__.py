@@ -28,6 +28,8 @@ HOMES = {
     "kv_cache": "playbook.predict.kv_cache",
     "KvLayers": "playbook.predict.kv_layers",
     "inference_memory": "playbook.predict.inference",
+    "fit": "playbook.predict.fit",
+    "explain_allocation": "playbook.predict.explain",
     "step_time": "playbook.predict",
     "flops_per_token": "playbook.predict.flops",
     "stage_weights": "playbook.predict.stage_weights",

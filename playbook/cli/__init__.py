@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from playbook.cli import (
+    backwards,
     collective,
     cut_stages,
     demo,
@@ -31,7 +32,20 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for group in (describe, predict, kv, pipeline, find_schedule, cut_stages, collective, run, demo, doctor, lab):
+for group in (
+    describe,
+    predict,
+    kv,
+    backwards,
+    pipeline,
+    find_schedule,
+    cut_stages,
+    collective,
+    run,
+    demo,
+    doctor,
+    lab,
+):
     group.register(app)
 
 

@@ -1,0 +1,196 @@
+"""Backwards: the largest field of a scenario that fits its GPUs, or the fewest GPUs that hold it."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from playbook.predict.fit_search import Memo, Tried, first_that_fits, last_that_fits
+from playbook.predict.fit_serving import serving_choices
+from playbook.predict.fit_training import Choices, choices_of, tried, ways
+from playbook.predict.unbuilt import refuse_unbuilt
+from playbook.spec import Scenario, Serving
+from playbook.spec.rules import choice
+from playbook.units import gb, thousands
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+FIELDS = ("sequence", "micro_batch", "layers", "gpus", "concurrency")
+WORDS = {
+    "sequence": "tokens a sequence",
+    "micro_batch": "sequences a micro-batch",
+    "layers": "layers",
+    "gpus": "GPUs",
+    "concurrency": "sequences at once",
+}
+OFFERED = 3
+"""Ways that are named where nothing fits."""
+
+SMALLER = "use more GPUs (vary='gpus' tells how many), or weights='fp8' or 'int4-g128'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Fit:
+    """What fits.
+
+    Parameters
+    ----------
+    scenario, serving, vary
+        What was asked.
+    value
+        Largest value that fits, smallest for GPUs; None if none does.
+    limit_bytes
+        Memory of the GPU, which the need must not exceed.
+    tried
+        Every value that was evaluated, in order.
+    note
+        What bounds the value, or what would make room, in words.
+    """
+
+    scenario: Scenario
+    serving: Serving | None
+    vary: str
+    value: int | None
+    limit_bytes: int
+    tried: tuple[Tried, ...]
+    note: str
+
+    def __repr__(self) -> str:
+        what, gpu = WORDS[self.vary], self.scenario.cluster.gpu.name
+        if self.best is None:
+            return f"Fit(no number of {what} fits {gpu} with {gb(self.limit_bytes)}; {self.note})"
+        used = f"{gb(self.best.device_bytes)} of {gpu}'s {gb(self.limit_bytes)}"
+        return f"Fit({thousands(self.best.value)} {what}: {used}{self.note and f'; {self.note}'})"
+
+    @property
+    def best(self) -> Tried | None:
+        """The evaluation of the value."""
+        return next((one for one in self.tried if one.value == self.value), None)
+
+    @property
+    def table(self) -> "DataFrame":
+        """Every value that was evaluated: what it needs, and whether it fits."""
+        import pandas as pd
+
+        rows = [
+            {
+                self.vary: one.value,
+                "peak_bytes": one.peak_bytes,
+                "device_bytes": one.device_bytes,
+                "fits": one.fits,
+            }
+            for one in self.tried
+        ]
+        return pd.DataFrame(rows)
+
+
+def fit(s: Scenario, vary: str = "sequence", serving: Serving | None = None) -> Fit:
+    """Find the largest value of a field that fits, or the fewest GPUs.
+
+    Parameters
+    ----------
+    s
+        The scenario; its other fields stay.
+    vary
+        "sequence", "micro_batch", "layers", "gpus" (more replicas in training, wider engines in serving) or
+        "concurrency".
+    serving
+        A serving load: inference is asked then. "concurrency" needs it.
+
+    Notes
+    -----
+    Exact: the value was evaluated and fits, the next was evaluated and does not. Training is judged by the
+    worst rank's `device_bytes`, which grows with sequences, micro-batches and layers and falls with GPUs;
+    only numbers that the layout can cut are looked at.
+
+    Raises
+    ------
+    ValueError
+        If the field is not known, or goes with the other kind of question.
+    """
+    field = choice("vary", vary, FIELDS)
+    if serving is not None:
+        return fit_serving(s, field, serving)
+    if field == "concurrency":
+        raise ValueError("vary='concurrency' asks an engine; give serving=pb.Serving(...)")
+    refuse_unbuilt(s)
+    choices, limit = choices_of(s, field), s.cluster.gpu.memory_bytes
+    memo = asked(choices, limit)
+    if choices.falling:
+        index = first_that_fits(memo, choices.count)
+    else:
+        index = last_that_fits(memo, choices.count, choices.start)
+    value = None if index is None else choices.value(index)
+    least = memo.tried[-1 if choices.falling else 0]
+    note = offered(choices.change(least.value), least) if index is None else ended(memo, field)
+    return Fit(
+        scenario=s, serving=None, vary=field, value=value, limit_bytes=limit, tried=memo.tried, note=note
+    )
+
+
+def asked(choices: Choices, limit_bytes: int) -> Memo:
+    """Evaluations of a training scenario's choices."""
+
+    def evaluate(index: int) -> Tried:
+        value = choices.value(index)
+        return tried(choices.change(value), value)
+
+    return Memo(evaluate, limit_bytes)
+
+
+def fit_serving(s: Scenario, field: str, serving: Serving) -> Fit:
+    """The same for an engine."""
+    choices, limit = serving_choices(s, field, serving), s.cluster.gpu.memory_bytes
+    memo = Memo(choices.evaluate, limit)
+    if field == "gpus":
+        index = next((n for n in range(choices.count or 0) if memo(n).fits), None)
+    else:
+        index = last_that_fits(memo, choices.count)
+    value = None if index is None else choices.value(index)
+    if index is None:
+        note = f"the least needs {gb(memo.tried[0].device_bytes)}; {SMALLER}"
+    else:
+        note = "; ".join(filter(None, [choices.words(index), ended(memo, field)]))
+    return Fit(
+        scenario=s, serving=serving, vary=field, value=value, limit_bytes=limit, tried=memo.tried, note=note
+    )
+
+
+def ended(memo: Memo, field: str) -> str:
+    """Say what the next value would need, or that none was found that does not fit."""
+    over = [one for one in memo.tried if not one.fits]
+    if not over:
+        return "" if field == "gpus" else "every number that was looked at fits"
+    near = over[-1] if field == "gpus" else over[0]
+    return f"{thousands(near.value)} would need {gb(near.device_bytes)}"
+
+
+def offered(s: Scenario, least: Tried) -> str:
+    """Name changes that make room for the smallest choice."""
+    found = []
+    for name, change in ways(s):
+        try:
+            changed = change()
+            refuse_unbuilt(changed)
+            if tried(changed, least.value).fits:
+                found.append(name)
+        except ValueError:
+            continue
+        if len(found) == OFFERED:
+            break
+    found = found or more_gpus(s)
+    need = f"the least needs {gb(least.device_bytes)}"
+    return f"{need}; what would fit: {' or '.join(found)}" if found else f"{need}; no change here mends it"
+
+
+def more_gpus(s: Scenario) -> list[str]:
+    """Name the replicas that hold everything where each keeps its share only, if some do."""
+    try:
+        work, layout = replace(s.workload, recompute="full"), replace(s.layout, zero=3)
+        shared = replace(s, workload=work, layout=layout)
+        refuse_unbuilt(shared)
+        choices = choices_of(shared, "gpus")
+    except ValueError:
+        return []
+    memo = asked(choices, s.cluster.gpu.memory_bytes)
+    index = first_that_fits(memo, choices.count)
+    return [] if index is None else [f"zero=3 with recompute=full on {choices.value(index)} GPUs"]

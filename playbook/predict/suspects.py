@@ -1,0 +1,115 @@
+"""The distinct tensors of a step by name and size, and how each grows with sequences and micro-batches."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from playbook.predict.memory import symbolic_sizes
+from playbook.predict.stages import program_of
+from playbook.program.polynomial import Polynomial
+from playbook.program.step import Program
+from playbook.spec import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A tensor that a step allocates, or what its layers keep of one together.
+
+    Parameters
+    ----------
+    name, term
+        What it is, and which memory term it counts in.
+    instant
+        Phase and block of its first birth.
+    bytes
+        Its size; that of all together for a sum.
+    count
+        How many of it a step has.
+    formula
+        Its size in the model's symbols.
+    tokens_power, batch_power
+        Powers of the sequence and of the micro-batch that it grows with; None where terms differ.
+    together
+        Whether it stands for all of a step.
+    """
+
+    name: str
+    term: str
+    instant: str
+    bytes: int
+    count: int
+    formula: str
+    tokens_power: int | None
+    batch_power: int | None
+    together: bool = False
+
+    def sequence_of(self, asked: int, sequence: int) -> int | None:
+        """Tokens at which it has a size, rounded down; None if it does not grow with them."""
+        if not self.tokens_power:
+            return None
+        return math.floor(sequence * (asked / self.bytes) ** (1 / self.tokens_power))
+
+    def micro_batch_of(self, asked: int, micro_batch: int) -> float | None:
+        """Sequences of a micro-batch at which it has a size; None if it does not grow with them."""
+        if not self.batch_power:
+            return None
+        return micro_batch * (asked / self.bytes) ** (1 / self.batch_power)
+
+
+def suspects(s: Scenario) -> tuple[Suspect, ...]:
+    """Tensors of the first and the last pipeline rank, each name and size once."""
+    found: dict[tuple[str, int, bool], Suspect] = {}
+    for pp_rank in sorted({0, s.layout.pp - 1}):
+        for one in of_program(s, program_of(s, s.layout.rank(pp=pp_rank))):
+            found.setdefault((one.name, one.bytes, one.together), one)
+    return tuple(found.values())
+
+
+def of_program(s: Scenario, program: Program) -> list[Suspect]:
+    """Tensors of one rank's step."""
+    held, walk = program.held, program.memory()
+    counts = np.bincount(held.template, minlength=len(program.templates)).tolist()
+    born = np.full(len(program.templates), len(program) - 1)
+    np.minimum.at(born, held.template, held.birth)
+    found = []
+    sizes = symbolic_sizes(s, program)
+    for number, (tensor, size) in enumerate(zip(program.templates, sizes, strict=True)):
+        if not counts[number] or not tensor.bytes:
+            continue
+        assert isinstance(tensor.bytes, int)
+        one = Suspect(
+            name=tensor.name,
+            term=tensor.term,
+            instant="between steps" if tensor.birth.segment == "S" else walk.instant_of(int(born[number])),
+            bytes=tensor.bytes,
+            count=counts[number],
+            formula=str(size),
+            tokens_power=power(size, "s"),
+            batch_power=power(size, "b"),
+        )
+        found.append(one)
+        if counts[number] > 1 and tensor.saved:
+            found.append(together(one))
+    return found
+
+
+def together(one: Suspect) -> Suspect:
+    """All of a tensor that a step keeps, as one."""
+    return Suspect(
+        name=f"{one.count} x {one.name}",
+        term=one.term,
+        instant=f"from {one.instant}",
+        bytes=one.count * one.bytes,
+        count=one.count,
+        formula=f"{one.count} x {one.formula}",
+        tokens_power=one.tokens_power,
+        batch_power=one.batch_power,
+        together=True,
+    )
+
+
+def power(size: Polynomial, name: str) -> int | None:
+    """Power of a symbol that every term of a size has; None if they differ."""
+    powers = {dict(monomial).get(name, 0) for monomial in size.coefficients}
+    return powers.pop() if len(powers) == 1 else None

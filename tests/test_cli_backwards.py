@@ -1,0 +1,57 @@
+import json
+import shlex
+
+import pytest
+
+from playbook.cli import run_command
+from playbook.cli.backwards import read_size
+from playbook.units import GIB
+
+FSDP = "--model llama-3.1-70b --dp 64 --zero 3 --recompute full --framework torch --recipe fsdp2-mixed"
+
+
+def printed(line, capsys):
+    assert run_command(shlex.split(line)) == 0
+    return capsys.readouterr().out
+
+
+def test_fit_prints_the_value_and_what_was_looked_at(capsys):
+    found = json.loads(printed(f"fit {FSDP} --vary sequence --json", capsys))
+    assert found["limit_bytes"] == 81_559 * 2**20
+    fitting = [row["sequence"] for row in found["table"] if row["fits"]]
+    assert max(fitting) == found["value"]
+
+
+def test_fit_asks_an_engine_for_concurrency(capsys):
+    text = printed("fit --model llama-3.1-70b --tp 8 --vary concurrency --prompt 32000", capsys)
+    assert "sequences at once" in text
+    assert "source: formula" in text
+
+
+def test_fit_says_what_would_fit(capsys):
+    text = printed("fit --model llama-3.1-70b --dp 8", capsys)
+    assert "nothing fits" in text
+    assert "what would fit: zero=3" in text
+
+
+def test_explain_names_the_tensor(capsys):
+    line = "explain 19.57GiB --model llama-3.1-8b --sequence 81920 --recompute full --framework torch"
+    found = json.loads(printed(f"{line} --json", capsys))
+    assert found["rows"][0]["tensor"] == "logits"
+    assert "is the size of logits" in printed(line, capsys)
+
+
+def test_sizes_are_read_with_their_units():
+    assert read_size("49GiB") == read_size("49 gib") == 49 * GIB
+    assert read_size("19.57 GB") == 19.57e9
+    assert read_size("1000000") == 1e6
+    for wrong in ("49 apples", "GiB", "-3GB"):
+        with pytest.raises(ValueError, match="must be a number and a unit, such as 49GiB"):
+            read_size(wrong)
+
+
+def test_a_wrong_field_ends_in_one_line(capsys):
+    assert run_command(shlex.split("fit --model llama-3.1-8b --vary width")) == 2
+    error = capsys.readouterr().err
+    assert "vary='width' is not known" in error
+    assert error.count("\n") == 1
