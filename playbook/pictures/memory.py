@@ -58,9 +58,9 @@ def _passes(view: MemoryView) -> dict[str, Any]:
     return {
         "title": [
             "One layer, before and after",
-            "what each pass adds to it, and what it then holds on a rank",
+            "what each pass adds, and the layer's state, what its forward keeps, its largest buffer",
         ],
-        "head": ["pass", "operations it adds", "between steps", "kept for backward", "largest for a moment"],
+        "head": ["pass", "operations it adds", "state", "kept", "for a moment"],
         "rows": [step.row for step in view.passes],
     }
 

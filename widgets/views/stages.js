@@ -2,7 +2,7 @@
 import { thousands } from './format.js';
 import { line, rect, svg, text, ticks } from './svg.js';
 
-const NAMES = 150, WORDS = 112, ROW = 26, BAR = 18;
+const NAMES = 178, WORDS = 112, ROW = 26, BAR = 18;
 
 export function scaleOf(stages, width) {
   const most = Math.max(...stages.rows.map(row => row.total)), left = NAMES, right = Math.max(left + 80, width - WORDS);
