@@ -26,9 +26,25 @@ def replicate_block(block: Block, ctx: Context, *, shared_optimizer: bool) -> Bl
     refuse_two_dtypes(ctx)
     block = enter(block, "data")
     held = state(block, ctx, parameters=False, gradients=False, optimizer=shared_optimizer)
+    block = replace(block, tensors=(*block.tensors, *held, *whole_gradients(block, ctx)))
+    if ctx.policy.dtensor and ctx.dp > 1:
+        return sum_in_backward(block, ctx)
     sums = partial_sums(block.weights, "O", ctx.recipe.gradient_bytes)
-    tensors = (*block.tensors, *held, *whole_gradients(block, ctx))
-    return replace(block, tensors=tensors, optimizer=rows((*block.optimizer, *sums)))
+    return replace(block, optimizer=rows((*block.optimizer, *sums)))
+
+
+def sum_in_backward(block: Block, ctx: Context) -> Block:
+    """Sum partial gradients as soon as they are there.
+
+    DDP takes the local tensors of distributed parameters, and DTensor makes a gradient whole before it hands
+    it to one (torch 2.13, `tensor/parallel/ddp.py`).
+    """
+    for weight in block.weights:
+        for op in partial_sums((weight,), "B", ctx.recipe.gradient_bytes):
+            number = sum(row.name.startswith(f"/{op.label}#") for row in block.backward)
+            named = replace(op, absolute=True, name=f"/{op.label}#{number}")
+            block = replace(block, backward=insert(block.backward, named, after=weight.ready.row))
+    return block
 
 
 def refuse_two_dtypes(ctx: Context) -> None:

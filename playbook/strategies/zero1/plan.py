@@ -16,6 +16,7 @@ from playbook.program.policy import Context
 from playbook.program.state import held_of, unit
 from playbook.spec import Layout
 from playbook.strategies.ddp.plan import reduce_gradients, replicate_block
+from playbook.strategies.zero1.whole_shares import hand_out
 
 
 def share_optimizer(blocks: Blocks, ctx: Context) -> Blocks:
@@ -25,7 +26,8 @@ def share_optimizer(blocks: Blocks, ctx: Context) -> Blocks:
         blocks = reduce_gradients(blocks, ctx)
     else:
         blocks = each(blocks, lambda block: scatter_gradients(block, ctx))
-    return each(blocks, lambda block: return_parameters(block, ctx))
+    blocks = each(blocks, lambda block: return_parameters(block, ctx))
+    return hand_out(blocks, ctx) if ctx.policy.broadcasts else blocks
 
 
 def scatter_gradients(block: Block, ctx: Context) -> Block:
