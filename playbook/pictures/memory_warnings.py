@@ -80,7 +80,7 @@ def transients(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
 
 def experts(s: Scenario) -> str:
     """Say that an expert tensor has too few rows for FSDP2 to share out among all ranks."""
-    moe, shard = s.model.moe, s.layout.shard_ranks
+    moe, shard = s.model.moe, s.layout.expert_shard_ranks
     rows = moe.experts // s.layout.ep if moe is not None else 0
     if moe is None or s.layout.zero < 3 or s.framework == "textbook" or rows % shard == 0:
         return ""

@@ -87,9 +87,16 @@ def seconds_at(s: Scenario, rates: Rates) -> tuple[float, list[dict[str, Any]]]:
     """Seconds of the step and its terms."""
     if s.layout.stages > 1:
         return pipelined(s, rates)
-    timeline = program_of(s).timeline(rates)
+    timeline = program_of(s, slowest(s)).timeline(rates)
     everything = np.ones(len(timeline.program), dtype=bool)
     return timeline.seconds, terms_of(timeline, everything, timeline.seconds)
+
+
+def slowest(s: Scenario) -> int:
+    """The rank with the most work: where sequences are cut into contiguous pieces, the last of cp, whose
+    tokens attend to all others."""
+    contiguous = s.layout.cp_split == "contiguous" and s.layout.cp_method != "ulysses"
+    return s.layout.rank(cp=s.layout.cp - 1) if contiguous else 0
 
 
 def terms_of(
@@ -114,7 +121,9 @@ def terms_of(
 def pipelined(s: Scenario, rates: Rates) -> tuple[float, list[dict[str, Any]]]:
     """Lay the times of each stage's forward and backward along the schedule; terms are the busiest rank's."""
     made = pipeline(s)
-    stages = stage_seconds(s, rates, made, lay_distinct(s, context(s), range(len(made.placement))))
+    stages = stage_seconds(
+        s, rates, made, lay_distinct(s, context(s, slowest(s)), range(len(made.placement)))
+    )
     timed = simulate_stages(s, rates, made, stages)
     rank = int(np.argmax(timed.work))
     after, exposed = after_last(made, stages), timed.exposed_communication[rank]

@@ -123,7 +123,7 @@ class Layout:
             works = ", ".join(map(str, divisors(ranks)))
             raise ValueError(
                 f"ep={self.ep} x etp={self.etp} does not divide dp={self.dp} x cp={self.cp} x tp={self.tp} = "
-                f"{ranks}, as ep_rule=folded asks; use ep_rule=independent, or etp=1 and ep in {works}"
+                f"{ranks}, as ep_rule=folded asks; use etp=1 and ep in {works}"
             )
         inside = ranks // self.dp_replicate
         if inside % (self.ep * self.etp):

@@ -7,6 +7,7 @@ from typing import Any
 
 from playbook.spec import copy
 from playbook.spec.cluster import Cluster, smallest_cluster
+from playbook.spec.degrees import check_context, check_experts, check_pieces
 from playbook.spec.layout import Layout
 from playbook.spec.model import Model
 from playbook.spec.recipe import Recipe, recipe
@@ -130,13 +131,21 @@ def check_world(layout: Layout, cluster: Cluster) -> None:
 def check_tensor_parallel(model: Model, layout: Layout) -> None:
     """Refuse a TP degree that does not divide heads, feed-forward features and vocabulary."""
     tp, heads = layout.tp, model.kv_heads
-    sizes = (("heads", model.heads), ("ffn", model.ffn), ("vocabulary", model.vocabulary))
+    wide = (("heads", model.heads), ("ffn", model.ffn if dense(model) else 0))
+    shared = model.moe.shared_ffn if model.moe is not None else 0
+    wide = (*wide, ("shared_ffn", shared), ("vocabulary", model.vocabulary))
+    sizes = [(name, size) for name, size in wide if size]
     works = [d for d in divisors(math.gcd(*(size for _, size in sizes))) if kv_fits(d, heads)]
     for name, size in sizes:
         if size % tp:
             refuse_tp(model, tp, f"does not divide {name}={size}", works)
     if not kv_fits(tp, heads):
         refuse_tp(model, tp, f"neither divides kv_heads={heads} nor is a multiple of it", works)
+
+
+def dense(model: Model) -> bool:
+    """Tell whether some layer has a dense feed-forward part."""
+    return model.moe is None or not all(model.moe.in_layer(layer) for layer in model.kinds)
 
 
 def kv_fits(tp: int, kv_heads: int) -> bool:
@@ -180,46 +189,8 @@ def check_sequence(model: Model, workload: Workload, layout: Layout) -> None:
             f"sequence={workload.sequence} but {model.name} has {model.positions} learned positions; "
             f"use sequence={model.positions} or less"
         )
-    if layout.cp > 1:
-        zigzag = layout.cp_split == "zigzag" and layout.cp_method != "ulysses"
-        pieces = 2 * layout.cp if zigzag else layout.cp
-        divides("2 x cp (cp_split zigzag)" if zigzag else "cp", pieces, "sequence", workload.sequence)
+    check_pieces(workload.sequence, layout)
     if layout.sequence_parallel:
         if layout.tp == 1:
             raise ValueError("sequence_parallel=True but tp=1; it splits among TP ranks, so use tp=2 or more")
         divides("tp x cp", layout.tp * layout.cp, "sequence", workload.sequence)
-
-
-def check_context(model: Model, layout: Layout) -> None:
-    """Refuse Ulysses where the ranks of cp and tp together do not share whole heads."""
-    cp, tp = layout.cp, layout.tp
-    if cp == 1 or layout.cp_method != "ulysses":
-        return
-    heads = math.gcd(model.heads, model.heads if model.mla else model.kv_heads)
-    if heads % (cp * tp):
-        works = [degree for degree in divisors(heads) if heads % (degree * tp) == 0]
-        name = "heads" if model.mla else "kv_heads"
-        raise ValueError(
-            f"cp={cp} x tp={tp} = {cp * tp} does not divide {name}={heads} of {model.name}, whose heads "
-            f"cp_method=ulysses shares out; cp in {', '.join(map(str, works)) or 'none'} would work, or "
-            "cp_method ring or all-gather"
-        )
-
-
-def check_experts(model: Model, layout: Layout) -> None:
-    """Refuse degrees that do not divide the experts and their width, or a model without any."""
-    moe = model.moe
-    if moe is None:
-        for name in ("ep", "etp"):
-            if getattr(layout, name) > 1:
-                raise ValueError(
-                    f"{name}={getattr(layout, name)} but {model.name} has no routed experts; use {name}=1"
-                )
-        return
-    for name, what, size in (("ep", "experts", moe.experts), ("etp", "features of an expert", moe.ffn)):
-        degree = getattr(layout, name)
-        if size % degree:
-            works = ", ".join(map(str, divisors(size)))
-            raise ValueError(
-                f"{name}={degree} does not divide {what}={size} of {model.name}; {name} in {works} would work"
-            )

@@ -10,7 +10,11 @@ import pkgutil
 from functools import cache
 
 from playbook.program.passes import Plan
+from playbook.spec import Layout
 from playbook.spec.rules import choice
+
+PREDICTED_ONLY = ("cp", "ep", "etp", "dp_replicate")
+"""Degrees of a layout whose strategies have no code for ranks yet."""
 
 
 @cache
@@ -52,3 +56,20 @@ def refuse_predicted_only(name: str) -> None:
             f"strategy={name!r} is predicted only, it has no code for ranks yet; those that run are "
             f"{', '.join(runnable())}; `playbook memory` tells of {known}"
         )
+
+
+def refuse_predicted_layout(layout: Layout) -> None:
+    """Refuse a layout that no code for ranks builds, for what runs or traces it.
+
+    Raises
+    ------
+    ValueError
+        With what tells of it, and what would work.
+    """
+    for name in PREDICTED_ONLY:
+        degree = getattr(layout, name)
+        if degree > 1:
+            raise ValueError(
+                f"{name}={degree} is predicted only, it has no code for ranks yet; `playbook memory` tells "
+                f"of it, and {name}=1 runs"
+            )

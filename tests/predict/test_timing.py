@@ -52,3 +52,15 @@ def test_utilisation_counts_six_a_parameter_and_the_whole_score_matrix():
     peak = found.scenario.cluster.gpu.flops_of("bf16")
     assert found.mfu == pytest.approx(flops / found.seconds / peak)
     assert found.tokens_per_second_per_gpu == pytest.approx(tokens / found.seconds)
+
+
+def test_contiguous_pieces_of_a_causal_sequence_take_as_long_as_the_last_rank():
+    """Of the scores of two ranks the last has three quarters, of a zigzag cut half."""
+    model, work = pb.model("llama-3.1-8b"), pb.Workload(sequence=65_536, recompute="full")
+    even, uneven = (
+        pb.step_time(pb.Scenario(model, work, pb.Layout(cp=2, cp_split=split)))
+        for split in ("zigzag", "contiguous")
+    )
+    scores = 4 * 65_536**2 * model.heads * model.head_dim * model.layers * (1 + 1 + 2.5)
+    more = scores * (3 / 4 - 1 / 2) / (0.75 * 989.4e12)
+    assert uneven.seconds - even.seconds == pytest.approx(more, rel=0.01)

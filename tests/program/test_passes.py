@@ -11,7 +11,7 @@ from playbook.predict.stages import program_of
 from playbook.program.passes import ORDER, enter
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
-from playbook.spec import Layout, Scenario, Workload, cluster, recipe
+from playbook.spec import Layout, Moe, Scenario, Workload, cluster, recipe
 from playbook.strategies import plan, plans
 from tests import shapes
 
@@ -35,7 +35,7 @@ def test_tensor_pass_and_full_recompute_commute(stops_early, sequence_parallel):
     assert one == other
 
 
-@pytest.mark.parametrize("data", ["ddp", "zero1", "zero2", "fsdp2"])
+@pytest.mark.parametrize("data", ["ddp", "zero1", "zero2", "fsdp2", "hsdp"])
 def test_recompute_after_sharding_is_refused(data):
     block, ctx = layer_of(dp=2)
     sharded = plan(data).rewrite((block,), ctx)
@@ -43,7 +43,7 @@ def test_recompute_after_sharding_is_refused(data):
         recompute(sharded, "full", True)
 
 
-@pytest.mark.parametrize("data", ["ddp", "zero1", "zero2", "fsdp2"])
+@pytest.mark.parametrize("data", ["ddp", "zero1", "zero2", "fsdp2", "hsdp"])
 def test_tensor_pass_after_sharding_is_refused(data):
     block, ctx = layer_of(dp=2, tp=2)
     sharded = plan(data).rewrite((block,), ctx)
@@ -65,6 +65,9 @@ LAYOUTS = st.fixed_dictionaries(
     {
         "dp": st.sampled_from([1, 2, 3]),
         "tp": st.sampled_from([1, 2]),
+        "cp": st.sampled_from([1, 2]),
+        "cp_method": st.sampled_from(["ring", "all-gather"]),
+        "cp_split": st.sampled_from(["contiguous", "zigzag"]),
         "pp": st.sampled_from([1, 2]),
         "zero": st.sampled_from([0, 1, 2, 3]),
         "reshard": st.booleans(),
@@ -79,11 +82,14 @@ WORK = st.fixed_dictionaries(
 )
 
 
-def scenario_of(framework, layout, work, microbatches):
+EXPERTS = replace(SMALL, name="experts", moe=Moe(experts=4, active=2, ffn=16, shared_ffn=8, first_dense=1))
+
+
+def scenario_of(framework, layout, work, microbatches, model=SMALL):
     shape = Layout(**layout)
     batch = shape.dp * microbatches
     return Scenario(
-        SMALL,
+        model,
         Workload(sequence=32, global_batch=batch, **work),
         shape,
         cluster("laptop"),
@@ -102,12 +108,28 @@ def refused(s):
     return False
 
 
-@settings(max_examples=40, deadline=None)
+PARTS = st.sampled_from([{}, {"ep": 2}, {"etp": 2}, {"ep": 4}, {"ep": 2, "etp": 2}])
+
+
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(policies())), LAYOUTS, WORK, st.integers(1, 3))
 def test_births_precede_deaths_and_the_step_leaves_nothing_behind(framework, layout, work, microbatches):
     s = scenario_of(framework, layout, work, microbatches)
-    if refused(s):
-        return
+    if not refused(s):
+        assert_closed(s)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(policies())), LAYOUTS, PARTS, WORK, st.integers(1, 2))
+def test_the_same_holds_with_experts_and_replicas(framework, layout, parts, work, microbatches):
+    layout = {**layout, **parts, "dp": 8, "dp_replicate": 2 if layout["zero"] else 1}
+    s = scenario_of(framework, layout, work, microbatches, EXPERTS)
+    if not refused(s):
+        assert_closed(s)
+
+
+def assert_closed(s):
+    """Check the last stage's program."""
     program = program_of(s, s.layout.rank(pp=s.layout.pp - 1))
     held, end = program.held, len(program)
     assert (held.birth <= held.death).all()
@@ -122,12 +144,9 @@ def test_births_precede_deaths_and_the_step_leaves_nothing_behind(framework, lay
 def test_flops_of_all_ranks_are_those_of_one_process(layout, work, microbatches):
     s = scenario_of("textbook", layout, work, microbatches)
     one = scenario_of("textbook", {"dp": 1}, work, s.layout.dp * microbatches)
-    total = (
-        s.layout.dp
-        * s.layout.tp
-        * sum(program_of(s, s.layout.rank(pp=stage)).flops for stage in range(s.layout.pp))
-    )
-    assert total == program_of(one).flops
+    places = [(stage, piece) for stage in range(s.layout.pp) for piece in range(s.layout.cp)]
+    total = sum(program_of(s, s.layout.rank(pp=stage, cp=piece)).flops for stage, piece in places)
+    assert s.layout.dp * s.layout.tp * total == program_of(one).flops
 
 
 def test_an_uneven_degree_is_refused_in_words():

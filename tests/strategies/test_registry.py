@@ -2,7 +2,7 @@ import pytest
 
 import playbook as pb
 from playbook.spec import Scenario
-from playbook.strategies import plan, plans, refuse_predicted_only, runnable
+from playbook.strategies import plan, plans, refuse_predicted_layout, refuse_predicted_only, runnable
 
 
 def test_the_folder_is_the_registry():
@@ -73,3 +73,14 @@ def test_exactly_one_strategy_shares_the_state_of_a_layout(layout):
     ]
     expected = ["ddp", "zero1", "zero2", "fsdp2"][layout["zero"]]
     assert applied == ["hsdp" if layout["zero"] == 3 and layout["dp_replicate"] == 2 else expected]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"cp": 2}, {"dp": 2, "ep": 2}, {"dp": 2, "etp": 2}, {"dp": 2, "dp_replicate": 2}]
+)
+def test_a_layout_without_code_for_its_ranks_is_not_traced(fields):
+    name, degree = list(fields.items())[-1]
+    words = f"{name}={degree} is predicted only, .*{name}=1 runs"
+    with pytest.raises(ValueError, match=words):
+        refuse_predicted_layout(pb.Layout(**fields))
+    refuse_predicted_layout(pb.Layout(dp=2, tp=2, pp=2))

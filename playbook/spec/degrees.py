@@ -1,0 +1,58 @@
+"""Degrees of context and expert parallelism that a model and a sequence can be shared out by."""
+
+import math
+
+from playbook.spec.layout import Layout
+from playbook.spec.model import Model
+from playbook.spec.rules import divisors
+
+
+def check_pieces(sequence: int, layout: Layout) -> None:
+    """Refuse a sequence that cp ranks cannot cut into equal pieces: one each, or two if zigzag."""
+    cp = layout.cp
+    if cp == 1:
+        return
+    zigzag = layout.cp_split == "zigzag" and layout.cp_method != "ulysses"
+    each = 2 if zigzag else 1
+    if sequence % (each * cp):
+        works = [str(d) for d in divisors(sequence) if d <= 4 * cp and sequence % (each * d) == 0]
+        rule = f"2 x cp (cp_split=zigzag) = {2 * cp}" if zigzag else f"cp={cp}"
+        other = ", or cp_split=contiguous" if zigzag and sequence % cp == 0 else ""
+        raise ValueError(
+            f"cp={cp}: {rule} does not divide sequence={sequence}; cp in {', '.join(works)} would work{other}"
+        )
+
+
+def check_context(model: Model, layout: Layout) -> None:
+    """Refuse Ulysses where the ranks of cp and tp together do not share whole heads."""
+    cp, tp = layout.cp, layout.tp
+    if cp == 1 or layout.cp_method != "ulysses":
+        return
+    heads = math.gcd(model.heads, model.heads if model.mla else model.kv_heads)
+    if heads % (cp * tp):
+        works = [degree for degree in divisors(heads) if heads % (degree * tp) == 0]
+        name = "heads" if model.mla else "kv_heads"
+        raise ValueError(
+            f"cp={cp} x tp={tp} = {cp * tp} does not divide {name}={heads} of {model.name}, whose heads "
+            f"cp_method=ulysses shares out; cp in {', '.join(map(str, works)) or 'none'} would work, or "
+            "cp_method ring or all-gather"
+        )
+
+
+def check_experts(model: Model, layout: Layout) -> None:
+    """Refuse degrees that do not divide the experts and their width, or a model without any."""
+    moe = model.moe
+    if moe is None:
+        for name in ("ep", "etp"):
+            if getattr(layout, name) > 1:
+                raise ValueError(
+                    f"{name}={getattr(layout, name)} but {model.name} has no routed experts; use {name}=1"
+                )
+        return
+    for name, what, size in (("ep", "experts", moe.experts), ("etp", "features of an expert", moe.ffn)):
+        degree = getattr(layout, name)
+        if size % degree:
+            works = ", ".join(map(str, divisors(size)))
+            raise ValueError(
+                f"{name}={degree} does not divide {what}={size} of {model.name}; {name} in {works} would work"
+            )
