@@ -48,6 +48,7 @@ HOMES = {
     "Run": "playbook.runtime.run",
     "load_run": "playbook.runtime.run",
     "trace": "playbook.runtime.trace",
+    "twin": "playbook.runtime.twin",
     "compare": "playbook.compare",
     "source": "playbook.lessons",
     "check": "playbook.lessons",

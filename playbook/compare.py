@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from playbook.observed import Observed, kept, observed_in
+from playbook.observed import OUTSIDE, Observed, kept, observed_in
 from playbook.predict import TrainingMemory, program
 from playbook.program.step import Program
+from playbook.program.walk import MemoryWalk
 from playbook.spec import Scenario
 from playbook.tables import TERMS
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 COLUMNS = ("quantity", "unit", "formula", "traced", "measured", "difference")
-OUTSIDE = ("reserved_unused", "context")
-"""Terms that the allocator does not hand out, so that they are no part of a peak."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,7 @@ class Comparison:
     observed
         The same of the first source that has ids, empty if none has.
     level
-        "operation", "collective" or "module": what the sources let us join on.
+        "operation", "collective" or "module": what the sources let us join on; "memory" if they have no ids.
     quantities
         Rows of `table`.
     """
@@ -122,6 +121,8 @@ def compare(prediction: Scenario | Program | TrainingMemory, *sources: Any, rank
     seen = [observed_in(source, expected.rank) for source in sources]
     with_ids = next((source for source in seen if source.ids), None)
     level = with_ids.level if with_ids else "operation"
+    if with_ids is None and any(source.level == "memory" for source in seen):
+        level = "memory"
     predicted = narrowed(kept(payloads(expected)), level, with_ids)
     return Comparison(
         predicted=predicted,
@@ -151,6 +152,8 @@ def payloads(source: Program) -> dict[str, int]:
 
 def narrowed(predicted: dict[str, int], level: str, source: Observed | None) -> dict[str, int]:
     """The part of the predicted ids that a source of this level could have seen."""
+    if level == "memory":
+        return {}
     if level == "collective" and source is not None:
         return {text: size for text, size in predicted.items() if source.could_see(text)}
     if level == "module" and source is not None:
@@ -181,12 +184,28 @@ def quantities(expected: Program, seen: Sequence[Observed]) -> list[dict[str, An
     for term in TERMS:
         if term not in OUTSIDE and (term in walk.terms or term in observed_terms):
             rows.append(row(term, "bytes", walk.terms.get(term, 0), seen, "terms", term))
+    instants = predicted_instants(walk) if any(source.instants for source in seen) else {}
+    rows += [row(words_of(name), "bytes", size, seen, "instants", name) for name, size in instants.items()]
     names = sorted({*traffic.by_collective, *(name for source in seen for name in source.traffic)})
     rows += [
         row(name, "payload bytes", traffic.by_collective.get(name, 0), seen, "traffic", name)
         for name in names
     ]
     return rows
+
+
+def predicted_instants(walk: MemoryWalk) -> dict[str, int]:
+    """Bytes between steps, and the most in each phase."""
+    phases = {"forward": "F", "backward": "B", "optimizer": "O"}
+    return {
+        "between steps": sum(walk.state.values()),
+        **{name: walk.peak_of(letter) for name, letter in phases.items()},
+    }
+
+
+def words_of(instant: str) -> str:
+    """Name of an instant's row, which no term has: "peak in forward"."""
+    return instant if instant == "between steps" else f"peak in {instant}"
 
 
 def row(

@@ -7,6 +7,9 @@ from typing import Any
 from playbook.program.ids import OPTIMIZER, SKIPPED_OPERATIONS, parse
 from playbook.program.step import Program
 
+OUTSIDE = ("reserved_unused", "context")
+"""Terms that the allocator does not hand out, so that they are no part of a peak."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
@@ -22,6 +25,8 @@ class Observed:
         The peak and what it is made of, if the source saw memory.
     traffic
         Payload bytes by `collective@axis`.
+    instants
+        Most bytes in a phase, or left behind it: forward, backward, optimizer, between steps.
     """
 
     source: str
@@ -29,10 +34,13 @@ class Observed:
     peak_bytes: int | None = None
     terms: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, int] = field(default_factory=dict)
+    instants: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def level(self) -> str:
-        """What its ids name: operations, collectives only, or modules only."""
+        """What its ids name: operations, collectives only, or modules only; "memory" if it has none."""
+        if not self.ids and self.instants:
+            return "memory"
         parts = [parse(text) for text in self.ids]
         if all(not part.op for part in parts):
             return "module"
@@ -81,6 +89,8 @@ def observed_in(source: Any, rank: int) -> Observed:
         return of_ids(source)
     if hasattr(source, "columns") and hasattr(source, "itertuples"):
         return of_tables(source, None, rank)
+    if hasattr(source, "by_instant"):
+        return of_twin(source)
     if hasattr(source, "payloads"):
         return of_trace(source)
     if hasattr(source, "memory") and hasattr(source, "traffic"):
@@ -122,6 +132,14 @@ def of_trace(trace: Any) -> Observed:
     )
 
 
+def of_twin(twin: Any) -> Observed:
+    """A twin: the peak, its terms, and memory by instant; it names no operations."""
+    terms = {row["term"]: row["bytes"] for row in twin.terms if row["term"] not in OUTSIDE}
+    return Observed(
+        source=twin.source, peak_bytes=twin.peak_bytes, terms=terms, instants=dict(twin.by_instant)
+    )
+
+
 def of_tables(traffic: Any, memory: Any, rank: int) -> Observed:
     """A run's traffic and memory tables, as one rank saw them."""
     mine = traffic[traffic["rank"] == rank]
@@ -138,7 +156,7 @@ def of_tables(traffic: Any, memory: Any, rank: int) -> Observed:
 def peak_terms(memory: Any) -> dict[str, int]:
     """Terms of the instant that has most bytes in a rank's memory table, without what no allocator hands
     out."""
-    inside = memory[~memory["term"].isin(["reserved_unused", "context"])]
+    inside = memory[~memory["term"].isin(OUTSIDE)]
     instants = [part for _, part in inside.groupby("instant", dropna=False)]
     top = max(instants, key=lambda part: part["bytes"].sum(), default=inside)
     return {str(term): int(size) for term, size in top.groupby("term")["bytes"].sum().items()}

@@ -22,6 +22,7 @@ from playbook.cli import (
     pipeline,
     predict,
     run,
+    twin,
 )
 
 app = typer.Typer(
@@ -42,6 +43,7 @@ for group in (
     cut_stages,
     collective,
     run,
+    twin,
     demo,
     doctor,
     lab,

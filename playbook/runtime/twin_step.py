@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from playbook.runtime.torch_private import quiet
 from playbook.runtime.trace_step import Ready, default_dtype, make_optimizer
 from playbook.runtime.twin_build import build_part
 from playbook.runtime.twin_clock import hold_nothing
+from playbook.runtime.twin_instants import Instant, Instants, Meter
+from playbook.runtime.twin_terms import terms_of_step
 from playbook.runtime.twin_world import cluster_price, free, twin_world
 from playbook.spec import Scenario
 
@@ -27,89 +29,6 @@ REPEATS = 5
 
 ENOUGH_S = 20.0
 """No timed step begins after so much timed work."""
-
-INSTANTS = ("between steps", "forward", "after forward", "backward", "after backward", "optimizer")
-"""When memory is taken: the peak of each phase, and what is left after it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instant:
-    """Most bytes at one instant of a step, over its micro-batches.
-
-    Parameters
-    ----------
-    instant
-        One of `INSTANTS`.
-    allocated_bytes
-        What the allocator had handed out.
-    reserved_bytes
-        What it had taken from the driver.
-    """
-
-    instant: str
-    allocated_bytes: int
-    reserved_bytes: int
-
-
-class Meter:
-    """A GPU's allocator, whose peaks can be forgotten; on a CPU everything is 0."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device, self.counts = device, device.type == "cuda"
-
-    def now(self) -> tuple[int, int]:
-        """Bytes that are handed out, and taken from the driver."""
-        if not self.counts:
-            return 0, 0
-        return torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
-
-    def peak(self) -> tuple[int, int]:
-        """The most of both since the last call."""
-        if not self.counts:
-            return 0, 0
-        found = torch.cuda.max_memory_allocated(self.device), torch.cuda.max_memory_reserved(self.device)
-        torch.cuda.reset_peak_memory_stats(self.device)
-        return found
-
-    def settle(self) -> None:
-        """Wait for what is queued."""
-        if self.counts:
-            torch.cuda.synchronize(self.device)
-
-
-class Instants(Watch):
-    """Takes memory as a step enters its phases: allocation is known at once, before the GPU is done."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.meter, self.phase, self.found = meter, "", dict[str, tuple[int, int]]()
-        meter.peak()
-        self.note("between steps", meter.now())
-
-    def enter(self, microbatch: int, phase: str) -> None:
-        """Close the phase that was, and begin another."""
-        self.close()
-        self.phase = {"F": "forward", "B": "backward", "O": "optimizer"}[phase]
-
-    def close(self) -> None:
-        """Note the peak of the phase that ends, and what is left."""
-        peak, now = self.meter.peak(), self.meter.now()
-        if self.phase:
-            self.note(self.phase, peak)
-        if self.phase in ("forward", "backward"):
-            self.note(f"after {self.phase}", now)
-
-    def note(self, instant: str, sizes: tuple[int, int]) -> None:
-        """Keep the most of each."""
-        before = self.found.get(instant, (0, 0))
-        self.found[instant] = max(before[0], sizes[0]), max(before[1], sizes[1])
-
-    def rows(self) -> list[Instant]:
-        """What was found, in the order of a step."""
-        return [
-            Instant(instant=name, allocated_bytes=self.found[name][0], reserved_bytes=self.found[name][1])
-            for name in INSTANTS
-            if name in self.found
-        ]
 
 
 class TwinStep:
@@ -153,6 +72,7 @@ def run_twin(
     hold: Callable[[float], None] = hold_nothing,
     build: str | None = None,
     repeats: int = REPEATS,
+    with_terms: bool = False,
 ) -> dict[str, Any]:
     """Take the step of one rank of a scenario on a device.
 
@@ -170,12 +90,14 @@ def run_twin(
         `FILE.py:FUNCTION` of a user's own model.
     repeats
         Timed steps, with the network and without.
+    with_terms
+        Whether to record one more step for what the peak is made of.
 
     Returns
     -------
     dict
-        instants, peak_bytes, reserved_bytes, seconds, repeats_s, compute_s (the step without the network) and
-        exposed_s (what it adds).
+        instants, peak_bytes, reserved_bytes, seconds, repeats_s, compute_s (the step without the network),
+        exposed_s (what it adds) and, if asked for, terms, op and context_bytes.
     """
     switch, priced = {"on": network == "modelled"}, cluster_price(scenario.cluster)
 
@@ -196,17 +118,25 @@ def run_twin(
         repeats_s = step.times(repeats)
         switch["on"] = False
         alone_s = step.times(repeats) if network == "modelled" else repeats_s
+        peak, reserved = (max(sizes) for sizes in zip(*map(sizes_of, found), strict=True))
+        terms = terms_of_step(step, peak, reserved) if with_terms else {}
         del step
     seconds, compute_s = statistics.median(repeats_s), statistics.median(alone_s)
     return {
         "instants": [asdict(row) for row in found],
-        "peak_bytes": max(row.allocated_bytes for row in found),
-        "reserved_bytes": max(row.reserved_bytes for row in found),
+        "peak_bytes": peak,
+        "reserved_bytes": reserved,
         "seconds": seconds,
         "repeats_s": repeats_s,
         "compute_s": compute_s,
         "exposed_s": max(0.0, seconds - compute_s),
+        **terms,
     }
+
+
+def sizes_of(row: Instant) -> tuple[int, int]:
+    """Allocated and reserved bytes."""
+    return row.allocated_bytes, row.reserved_bytes
 
 
 def degrees_of(scenario: Scenario) -> dict[str, int]:
