@@ -65,6 +65,7 @@ def test_memory_gives_the_peak_its_terms_and_the_worst_rank(answer):
         "fits",
         "terms",
         "per_stage",
+        "host_bytes",
         "note",
     )
     assert tuple(found) == keys
@@ -111,7 +112,10 @@ def test_replicated_70b_does_not_fit_an_h100(answer, command):
         ("memory --model toy-15m --dp two", "--dp"),
         ("memory --model toy-15m --gpu h900", "gpu='h900' is not known; valid are a100"),
         ("memory --model toy-15m --cluster 1x8-h100 --gpu h200", "--gpu h200 but cluster 1x8-h100 has h100"),
-        ("memory --model toy-15m --recipe fp8", "recipe='fp8' is not built yet"),
+        (
+            "memory --model toy-15m --recipe fp8 --framework torch",
+            "recipe='fp8' is not modelled for framework='torch'",
+        ),
         ("memory --model toy-15m --stage-layers a,b", "stage_layers='a,b' must be whole numbers with commas"),
         ("memory --model toy-15m --lora big", "lora='big' must be a rank"),
         ("memory --model toy-15m --colour red", "--colour"),

@@ -11,7 +11,7 @@ from playbook.units import GB, gb, gib, mb, percent, seconds, thousands
 
 MEMORY_KEYS = (
     *("peak_bytes", "reserved_bytes", "device_bytes", "instant", "worst_rank", "fits", "terms", "per_stage"),
-    "note",
+    *("host_bytes", "note"),
 )
 BEYOND = ("reserved_unused", "context")
 """Terms that the allocator does not hand out, so that they are no part of the peak."""
@@ -35,11 +35,13 @@ def memory(scenario: Scenario, rank: int | None, as_json: bool) -> None:
     worst = found.worst_rank
     place = ", ".join(f"{axis} {index}" for axis, index in worst.items() if axis != "rank")
     limit = scenario.cluster.gpu.memory_bytes
+    host = [("on the host", gb(found.host_bytes))] if found.host_bytes else []
     write_pairs(
         [
             ("scenario", summary(scenario)),
             ("rank", f"{worst['rank']} of {scenario.world} ({place})"),
             ("peak allocated", f"{both(found.peak_bytes)} at {found.instant}"),
+            *host,
             ("with what the allocator keeps", f"{gb(found.reserved_bytes)} reserved, upper end"),
             ("with the driver's context", gb(found.device_bytes)),
             ("GPU", f"{scenario.cluster.gpu.name}: {gb(limit)}, {verdict(found.device_bytes, limit)}"),

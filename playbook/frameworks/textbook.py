@@ -164,6 +164,11 @@ def ready(z: Sizes, layer: int = 0) -> dict[str, str]:
     return found
 
 
+EXTRAS = frozenset(
+    ("adam8bit", "muon", "fp8", "lora", "qlora", "adapters", "chunked loss", "parallel loss", "offloading")
+)
+"""What this accounting has beyond plain recipes, the eager loss and state on the device."""
+
 POLICY = Policy(
     name="textbook",
     embedding=embedding,
@@ -177,4 +182,5 @@ POLICY = Policy(
     pads_rows=False,
     keeps_boundaries=False,
     reserved_share=(0.0, 0.0),
+    extras=EXTRAS,
 )

@@ -52,12 +52,14 @@ def chunked_head(z: Sizes) -> Block:
 def tensors(z: Sizes) -> tuple[Tensor, ...]:
     """What the norm keeps, a piece of logits, and the two gradients."""
     stream, last = z.value * z.T * z.h, THROUGH if z.frozen else FOR_WEIGHT
-    piece = passing("logits", FP32 * z.loss_rows * z.V, PRODUCT, last, "tp", "logits")
+    piece = replace(
+        passing("logits", FP32 * z.loss_rows * z.V, PRODUCT, last, "tp", "logits"), per_token=False
+    )
     table = saved("summed gradient of head", FP32 * z.V * z.h, FOR_WEIGHT, FOR_WEIGHT, ADD, "tp")
     return (
         block_input(stream, "norm/norm#0", NORM_BACK),
         passing("norm output", stream, "norm/norm#0", last, "gathered"),
         piece,
         saved("gradient of norm output", stream, THROUGH, last, SCALE, "gathered"),
-        *([] if z.frozen else [replace(table, term="gradients")]),
+        *([] if z.frozen else [replace(table, term="gradients", per_token=False)]),
     )

@@ -10,6 +10,7 @@ from playbook.frameworks.parts import (
     saved,
     weights,
 )
+from playbook.frameworks.textbook_chunked import chunked_head
 from playbook.program.block import Block, Junction, Tensor
 from playbook.program.op import END, START, At, rows
 from playbook.program.policy import Sizes
@@ -52,8 +53,12 @@ def embedding(z: Sizes) -> Block:
 
 
 def head(z: Sizes) -> Block:
-    """The last norm, the head and the loss, whose logits are kept in FP32; their gradient takes their
-    place."""
+    """The last norm, the head and the loss, whose logits are kept in FP32; their gradient takes their place.
+
+    Tensor parallelism splits the vocabulary, so a "parallel" loss is this one.
+    """
+    if z.loss == "chunked":
+        return chunked_head(z)
     stream, flops = z.value * z.T * z.h, 2 * z.T * z.h * z.V
     product = "lm_head/mm#0"
     tensors = (

@@ -1,7 +1,7 @@
 """Training memory of a scenario: the worst rank's peak by term, with the formula of each, and whether it
 fits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class TrainingMemory:
         Peak of each pipeline rank.
     reserved_low_bytes
         Lower end of the band of what the allocator holds; `reserved_bytes` is the upper end.
+    host_bytes
+        State that the rank keeps in the host's memory, where the workload offloads some.
     """
 
     scenario: Scenario
@@ -55,6 +57,7 @@ class TrainingMemory:
     worst_rank: dict[str, int]
     per_stage: list[dict[str, int]]
     reserved_low_bytes: int
+    host_bytes: int = 0
 
     def __repr__(self) -> str:
         gpu, fits = self.scenario.cluster.gpu, "fits" if self.fits else "does not fit"
@@ -66,15 +69,22 @@ class TrainingMemory:
 
     @property
     def note(self) -> str:
-        """What the prediction leaves out, in words; empty if nothing is known to be missing."""
+        """What the prediction leaves out, or what a lever does not do, in words; else empty."""
         s = self.scenario
         grouped, wide = s.model.heads != s.model.kv_heads, s.recipe.compute_bytes == FP32_BYTES
-        if not (s.framework == "torch" and s.workload.kernels == "cuda" and grouped and wide):
-            return ""
-        return (
-            "in FP32 CUDA computes grouped heads by the math kernel, which saves every score; this counts "
-            "the flash kernel, so the real peak is higher: trace it, or use a BF16 recipe"
-        )
+        flash = s.workload.attention == "flash"
+        notes = []
+        if s.framework == "torch" and s.workload.kernels == "cuda" and grouped and wide and flash:
+            notes.append(
+                "in FP32 CUDA computes grouped heads by the math kernel, which saves every score; this "
+                "counts the flash kernel, so the real peak is higher: trace it, or use a BF16 recipe"
+            )
+        if s.workload.recompute == "selective" and flash:
+            notes.append(
+                "recompute='selective' drops the scores of attention, and flash attention keeps none: it "
+                "saves next to nothing here; use recompute='full', or attention='math' to see what it drops"
+            )
+        return "; ".join(notes)
 
     @property
     def peak_bytes(self) -> int:
@@ -143,7 +153,22 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
         worst_rank={"rank": rank, **s.layout.coordinates(rank)},
         per_stage=[{"stage": stage, "peak_bytes": peak} for stage, peak in enumerate(peaks)],
         reserved_low_bytes=int(walk.peak_bytes * (1 + low)),
+        host_bytes=host_bytes(s, program),
     )
+
+
+def host_bytes(s: Scenario, program: Program) -> int:
+    """Bytes of the state of a program's rank that are kept on the host: what the device holds without
+    offloading, less what it holds with it."""
+    ctx = context(s, program.rank)
+    if not ctx.hosted:
+        return 0
+    held = 0
+    for number in program.stages:
+        for block in blocks_of(s, number, replace(ctx, hosted=frozenset())):
+            sizes = (t.bytes for t in block.tensors if t.birth.segment == "S" and t.term in ctx.hosted)
+            held += sum(size for size in sizes if isinstance(size, int))
+    return held
 
 
 def peak_terms(s: Scenario, program: Program, walk: MemoryWalk) -> list[dict[str, Any]]:

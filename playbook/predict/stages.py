@@ -9,9 +9,11 @@ from playbook.frameworks import policy
 from playbook.predict.orders import columns_of, near, order_of, pipeline, routes
 from playbook.predict.rates import rates_of
 from playbook.predict.unbuilt import refuse_unbuilt
+from playbook.program.adapters import adapt
 from playbook.program.assemble import assemble
 from playbook.program.block import Block, Tensor, Weight
 from playbook.program.lay import Stage
+from playbook.program.narrow_inputs import narrow_inputs
 from playbook.program.op import At
 from playbook.program.passes import ORDER, Blocks, Plan
 from playbook.program.policy import Context, Sizes
@@ -32,6 +34,14 @@ from playbook.strategies.pp.plan import (
 
 BEFORE_RECOMPUTE = ORDER[: ORDER.index("recompute")]
 """Steps of the order whose rows recomputation repeats."""
+
+OPTIMIZER_STATE = frozenset(("optimizer", "master_weights"))
+HOSTED = {
+    "optimizer": OPTIMIZER_STATE,
+    "gradients": OPTIMIZER_STATE | {"gradients"},
+    "all": OPTIMIZER_STATE | {"gradients", "parameters"},
+}
+"""Terms of the state that are kept on the host, by `Workload.offload_parts`."""
 
 SHARED_GRADIENTS = 2
 """ZeRO stage from which on a rank holds its share of the gradients only."""
@@ -72,6 +82,8 @@ def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:
         microbatches=s.microbatches,
         pipelined=layout.pp > 1,
         symbolic=symbolic,
+        hosted=HOSTED[workload.offload_parts] if workload.offload != "none" else frozenset(),
+        frozen_table_bytes=4 if workload.lora is not None and workload.lora.tables == "fp32" else 2,
     )
 
 
@@ -129,7 +141,7 @@ def table_copy(sizes: Sizes, head: Block) -> tuple[Weight, ...]:
 
 def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None = None) -> Blocks:
     """A stage's blocks after every pass; as for `templates`."""
-    blocks = templates(s, slot, ctx, layers)
+    blocks = by_recipe(s, templates(s, slot, ctx, layers), ctx)
     data = pass_of(s, "data")
     for step in BEFORE_RECOMPUTE:
         plan = pass_of(s, step)
@@ -149,6 +161,15 @@ def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     if routes(s)[1] > 1:
         blocks = sum_copies(blocks, ctx, slot, s.layout.zero >= SHARED_GRADIENTS)
     return ctx.policy.finish(blocks, s, ctx)
+
+
+def by_recipe(s: Scenario, blocks: Blocks, ctx: Context) -> Blocks:
+    """Blocks with the adapters of the workload, and saved inputs of products in the recipe's dtype."""
+    lora = s.workload.lora
+    if lora is not None:
+        tokens = Sizes.of(s.model, s.workload, s.recipe, symbolic=ctx.symbolic).T
+        blocks = adapt(blocks, lora, s.recipe, tokens)
+    return narrow_inputs(blocks, s.recipe)
 
 
 def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:

@@ -2,6 +2,7 @@
 instead."""
 
 from playbook.frameworks import policies, policy
+from playbook.predict.extras import refuse_extras
 from playbook.spec import Scenario
 
 SHARDS_ALL = 3
@@ -27,15 +28,7 @@ def refuse_unbuilt(s: Scenario) -> None:
             f"framework={s.framework!r} is not built yet; use one of {', '.join(sorted(policies()))}"
         )
     refuse_layout(s)
-    work = s.workload
-    fields = (
-        (work.offload != "none", f"offload={work.offload!r}", "offloading", "offload='none'"),
-        (work.lora is not None, f"lora={work.lora}", "training adapters", "lora=None"),
-        (work.loss != "eager", f"loss={work.loss!r}", "a loss in pieces", "loss='eager'"),
-    )
-    for given, what, name, works in fields:
-        if given:
-            raise ValueError(f"{what}: {name} is not built yet; use {works}")
+    refuse_extras(s)
     policy(s.framework).refuse(s)
 
 

@@ -154,6 +154,7 @@ def widened(owner: str, weight: Weight, regions: Mapping[str, Region]) -> tuple[
         birth=forward,
         fwd_end=forward,
         region=regions[owner],
+        per_token=False,
     )
     return wide, replace(wide, birth=backward, fwd_end=None, bwd_end=backward)
 

@@ -79,6 +79,8 @@ class Weight:
         Row that makes the gradient's memory, if an earlier one does (a tied table).
     partial
         Mesh axis whose ranks each saw a part of the tokens: the gradient is a partial sum until it is used.
+    frozen
+        Whether it is not trained: it has no gradient and no optimizer state.
     expert
         Whether it belongs to routed experts; dim 0 of its shape is then the expert.
     """
@@ -91,6 +93,7 @@ class Weight:
     born: At | None = None
     partial: str | None = None
     expert: bool = False
+    frozen: bool = False
 
     @property
     def numel(self) -> Size:

@@ -51,6 +51,8 @@ class Policy:
         Memory that libraries hold for good where kernels are those of CUDA.
     reserved_share
         Smallest and largest part that the allocator holds beyond what it has handed out.
+    extras
+        What it has of `predict.extras`: recipes, losses and places of state that are not everybody's.
     refuse
         Function of a scenario that raises ValueError for what the framework does not do.
     model_of
@@ -78,6 +80,7 @@ class Policy:
     widens_gradients: bool = False
     workspace_bytes: int = 0
     reserved_share: tuple[float, float] = (0.08, 0.40)
+    extras: frozenset[str] = frozenset()
     refuse: Callable[..., None] = lambda scenario: None
     model_of: Callable[[Scenario], Model] = lambda scenario: scenario.model
     finish: Callable[..., tuple[Block, ...]] = lambda blocks, scenario, ctx: blocks
@@ -110,6 +113,10 @@ class Context:
     microbatches: int = 1
     pipelined: bool = False
     symbolic: bool = False
+    hosted: frozenset[str] = frozenset()
+    """Terms of the state that are kept on the host."""
+    frozen_table_bytes: int = 2
+    """Bytes of an element of frozen tables, head and norms where frozen projections are quantised."""
     root: tuple[Weight, ...] = ()
     """Weights of the stage's ends (embedding, last norm, head): one unit, after the tensor pass."""
     stage: tuple[Weight, ...] = ()

@@ -1,11 +1,12 @@
 """Model state of a block on one rank: parameters, gradients, master weights and moments, whole or shared
 out."""
 
+from playbook.program.beside_state import on_their_way, workspace
 from playbook.program.block import Block, Tensor, Weight, total
 from playbook.program.groups import Group, groups
 from playbook.program.op import OPTIMIZER, At, Op, Size
 from playbook.program.policy import Context
-from playbook.program.polynomial import Polynomial
+from playbook.program.tensor_bytes import alike, number, weight_bytes
 
 STATE = At("S")
 
@@ -17,27 +18,37 @@ def state(
 
     Gradients are among them only where the policy keeps them for the whole step.
     """
-    recipe = ctx.recipe
     parts = [
-        ("parameters", "parameters", recipe.parameter_bytes, parameters),
-        ("master weights", "master_weights", recipe.master_bytes, optimizer),
-        ("moments", "optimizer", recipe.moment_bytes, optimizer),
+        ("parameters", "parameters", parameters),
+        ("master weights", "master_weights", optimizer),
+        ("moments", "optimizer", optimizer),
     ]
     if ctx.policy.gradients_resident:
-        parts.append(("gradients", "gradients", recipe.gradient_bytes, gradients))
-    return tuple(
-        Tensor(name=name, term=term, bytes=each * held_numel(block.weights, ctx, shared, term), birth=STATE)
-        for name, term, each, shared in parts
-        if each and block.weights
-    ) + scratch(block, ctx, optimizer)
+        parts.append(("gradients", "gradients", gradients))
+    held = [
+        Tensor(name=name, term=term, bytes=term_bytes(block.weights, ctx, shared, term), birth=STATE)
+        for name, term, shared in parts
+        if term not in ctx.hosted and term_bytes(block.weights, ctx, False, term) != 0
+    ]
+    hosted = {term: term_bytes(block.weights, ctx, False, term) for term in sorted(ctx.hosted)}
+    return (*held, *scratch(block, ctx, optimizer), *workspace(block, ctx), *on_their_way(hosted))
+
+
+def term_bytes(weights: tuple[Weight, ...], ctx: Context, shared: bool, term: str) -> Size:
+    """Bytes of one term of the state of some weights on this rank."""
+    if not alike(weights, ctx):
+        return sum((weight_bytes(w, held_numel((w,), ctx, shared, term), term, ctx) for w in weights), 0)
+    each = {
+        "parameters": ctx.recipe.parameter_bytes,
+        "master_weights": ctx.recipe.master_bytes,
+        "optimizer": ctx.recipe.moment_bytes,
+        "gradients": ctx.recipe.gradient_bytes,
+    }[term]
+    return each * held_numel(weights, ctx, shared, term) if each and weights else 0
 
 
 SCRATCH = {"fused": 0, "foreach": 1, "for-loop": 2}
 """Copies of what it updates that the optimizer's kernel holds while it runs."""
-
-USUAL = {"V": 128256, "f": 14336, "h": 4096, "a": 32, "g": 8, "k": 128, "N": 1, "t": 1}
-USUAL |= {"E": 64, "K": 6, "e": 1408, "w": 2816, "rq": 1536, "rkv": 512, "dn": 128, "dr": 64, "dv": 128}
-"""Sizes that tell symbols apart: those of Llama 3.1 8B, and of DeepSeek-V2 for what Llama has not."""
 
 
 def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:
@@ -75,9 +86,9 @@ def widens(ctx: Context) -> bool:
 
 
 def largest(ctx: Context, shared: bool) -> Size:
-    """Elements of the largest parameter that this rank updates; among symbols, the largest in `USUAL`."""
+    """Elements of the largest parameter that this rank updates; among symbols, the largest of usual sizes."""
     sizes = [held_numel((weight,), ctx, shared, "optimizer") for weight in ctx.stage]
-    return max(sizes, key=lambda size: size.at(USUAL) if isinstance(size, Polynomial) else size, default=0)
+    return max(sizes, key=number, default=0)
 
 
 def partial_sums(weights: tuple[Weight, ...], phase: str, bytes_each: int) -> tuple[Op, ...]:

@@ -1,5 +1,6 @@
 """Numeric recipes: how many bytes a parameter's weight, gradient and optimizer state take."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +33,9 @@ class Recipe:
     matrix_moment_bytes
         All moments of a projection of a layer, where they differ from those of other tensors; else None.
     moment_blocks
-        How each of two moments is stored in blocks: all but those of embedding tables and of small tensors.
+        How each of two moments is stored in blocks: all but those of small tensors and of embedding tables.
+    moment_tables
+        Whether the moments of embedding tables are stored in blocks too.
     matrix_copy_bytes
         Copies of a projection's weight that are kept beside it for its products.
     input_bytes
@@ -55,6 +58,7 @@ class Recipe:
     source: str = "given as numbers"
     matrix_moment_bytes: int | None = None
     moment_blocks: Blockwise | None = None
+    moment_tables: bool = False
     matrix_copy_bytes: int = 0
     input_bytes: int | None = None
     workspace_copies: int = 0
@@ -98,6 +102,7 @@ def _recipe(name: str, numbers: tuple[int, int, int, int, int, int], source: str
 ADAM = "Kingma and Ba, Adam, 2015: two moments"
 ZERO = "Rajbhandari et al., ZeRO, 2020, section 3.1: 2 + 2 + 12 bytes"
 ADAM8BIT = "Dettmers et al., 8-bit Optimizers, 2022: both moments in 8 bits, a scale a block; tables 32-bit"
+ADAM8BIT_BLOCK = 256
 MUON = "Jordan et al., Muon, 2024: one momentum for projections of layers; tables, head and vectors by AdamW"
 FP8 = "Micikevicius et al., FP8 Formats, 2022; Transformer Engine keeps an FP8 weight and its transpose"
 LORA = "Hu et al., LoRA, 2021: BF16 weights frozen, adapters as in mixed precision"
@@ -113,7 +118,7 @@ RECIPES = {
         _recipe("bf16", (2, 2, 0, 4, 2, 2), f"weights, gradients and both moments in BF16; {ADAM}"),
         _recipe("fp32-bf16states", (4, 4, 0, 4, 4, 4), "FP32 weights and gradients, both moments in BF16"),
         _recipe("sgd", (4, 4, 0, 0, 4, 4), "FP32 without momentum: no optimizer state"),
-        _recipe("adam8bit", MIXED, ADAM8BIT, moment_blocks=adam_states()),
+        _recipe("adam8bit", MIXED, ADAM8BIT, moment_blocks=adam_states(ADAM8BIT_BLOCK)),
         _recipe("muon", MIXED, MUON, matrix_moment_bytes=4, workspace_copies=3),
         _recipe("fp8", MIXED, FP8, matrix_copy_bytes=2, input_bytes=1),
         _recipe("lora", MIXED, LORA, adapters=True),
@@ -122,8 +127,15 @@ RECIPES = {
 }
 
 
+PACKED = re.compile(r"adam8bit(-(?P<block>\d+))?(?P<tables>-tables)?")
+"""Names of 8-bit Adam's variants."""
+
+
 def recipe(name: "str | Recipe") -> Recipe:
-    """Return a recipe by name, ignoring case; `adam8bit-2048` is 8-bit Adam with blocks of 2 048 values.
+    """Return a recipe by name, ignoring case.
+
+    `adam8bit-2048` is 8-bit Adam with blocks of 2 048 values, `adam8bit-tables` and `adam8bit-2048-tables`
+    quantise the moments of embedding tables too.
 
     Raises
     ------
@@ -137,8 +149,9 @@ def recipe(name: "str | Recipe") -> Recipe:
     """
     if isinstance(name, Recipe):
         return name
-    stem, _, block = name.strip().lower().partition("-") if isinstance(name, str) else ("", "", "")
-    if stem == "adam8bit" and block.isdecimal():
-        size = whole("block of adam8bit", int(block))
-        return replace(RECIPES[stem], name=f"{stem}-{size}", moment_blocks=adam_states(size))
+    found = PACKED.fullmatch(name.strip().lower()) if isinstance(name, str) else None
+    if found is not None:
+        size = whole("block of adam8bit", int(found["block"] or ADAM8BIT_BLOCK))
+        blocks, tables = adam_states(size), found["tables"] is not None
+        return replace(RECIPES["adam8bit"], name=found[0], moment_blocks=blocks, moment_tables=tables)
     return RECIPES[choice("recipe", name, RECIPES)]

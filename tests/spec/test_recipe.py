@@ -45,6 +45,8 @@ def test_the_block_of_8_bit_adam_is_part_of_its_name():
     assert recipe("adam8bit").moment_blocks.block == 256
     found = recipe("Adam8bit-2048")
     assert (found.name, found.moment_blocks.block, found.moment_blocks.least) == ("adam8bit-2048", 2048, 4096)
+    assert recipe("adam8bit-2048-tables").moment_tables
+    assert not found.moment_tables
     with pytest.raises(ValueError, match="block of adam8bit=0 must be at least 1"):
         recipe("adam8bit-0")
     with pytest.raises(ValueError, match="recipe='adam8bit-wide' is not known"):

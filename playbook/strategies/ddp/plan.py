@@ -12,6 +12,7 @@ from playbook.program.op import END, At, Op, Size, When, insert, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import partial_sums, state, unit
+from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout
 
 
@@ -91,7 +92,7 @@ def reduce_unit(block: Block, ctx: Context) -> Block:
     """All-reduce the gradients of a unit at the end of its backward, those of experts among their peers."""
     ops = [
         all_reduce(group, ctx.recipe.reduce_bytes * total(group.weights), ctx)
-        for group in groups(unit(block, ctx), ctx)
+        for group in groups(trainable(unit(block, ctx)), ctx)
         if group.ranks > 1
     ]
     return replace(block, backward=rows((*block.backward, *ops))) if ops else block

@@ -20,6 +20,7 @@ from playbook.program.op import END, FIRST, LAST, START, At, Op, Size, When, row
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
 from playbook.program.state import flat_numel, flat_of, partial_sums, shard_numel, state, unit
+from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout, Scenario
 from playbook.strategies.zero1.plan import sum_replicas
 
@@ -175,7 +176,7 @@ def with_gradients(block: Block, ctx: Context) -> Block:
         mark("B", FREE),
         *sums,
         replace(mark("B", COPY_IN, when), for_weights=True),
-        *reductions(weights, ctx, when),
+        *reductions(trainable(weights), ctx, when),
     )
     if ctx.policy.buffers:
         tensors = (*tensors, *reduction_tensors(block, ctx, size, when))

@@ -14,6 +14,7 @@ from playbook.program.op import Op, When, rows
 from playbook.program.passes import Blocks, Plan, each
 from playbook.program.policy import Context
 from playbook.program.state import held_of, unit
+from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout
 from playbook.strategies.ddp.plan import reduce_gradients, replicate_block
 from playbook.strategies.zero1.whole_shares import hand_out
@@ -34,7 +35,7 @@ def scatter_gradients(block: Block, ctx: Context) -> Block:
     """Reduce-scatter a unit's gradients at the end of its backward, and sum the shards of its replicas."""
     ops: list[Op] = []
     when: When = "last" if ctx.gradient_sync == "last" else "every"
-    for group in groups(unit(block, ctx), ctx):
+    for group in groups(trainable(unit(block, ctx)), ctx):
         size = ctx.recipe.reduce_bytes * total(group.weights)
         if group.ranks > 1:
             reduce = group.collective("reduce_scatter", "B", size, stream="reduce", when=when)
@@ -56,7 +57,7 @@ def return_parameters(block: Block, ctx: Context) -> Block:
     name = "broadcast" if ctx.policy.broadcasts else "all_gather"
     ops = [
         group.collective(name, "O", ctx.recipe.parameter_bytes * total(group.weights), stream="gather")
-        for group in groups(unit(block, ctx), ctx)
+        for group in groups(trainable(unit(block, ctx)), ctx)
         if group.ranks > 1
     ]
     return replace(block, optimizer=rows((*block.optimizer, *ops))) if ops else block
