@@ -75,3 +75,47 @@ def test_each_convention_has_its_name_and_formula():
 def test_a_sequence_must_be_a_number():
     with pytest.raises(ValueError, match="sequence=0 must be at least 1"):
         pb.flops_per_token(SMALL, 0)
+
+
+def test_products_of_the_reference_transformer_are_those_that_torch_counts():
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from playbook.models.transformer import Transformer
+
+    model = pb.model("toy-15m")
+    with torch.device("meta"):
+        module, tokens = Transformer(model), torch.zeros(1, 64, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        module(tokens)
+    flops, norms = pb.flops_per_token(model, 64), 13 * 384  # norms are weights, and no products
+    assert counter.get_total_flops() == 64 * (flops.forward(causal=False) - 2 * norms)
+
+
+@pytest.mark.parametrize(("dense", "counted"), [(4, 8_257_536), (1, 7_471_104)])
+def test_products_of_latent_attention_and_experts_are_those_that_torch_counts(dense, counted):
+    # torch 2.13.0's FlopCounterMode over DeepseekV3ForCausalLM of transformers 5.24.0, attention and experts
+    # "eager", one sequence of 32: four layers of this configuration, all dense, then three with experts.
+    keys = {
+        "model_type": "deepseek_v3",
+        "hidden_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "intermediate_size": 96,
+        "vocab_size": 100,
+        "max_position_embeddings": 128,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "moe_intermediate_size": 24,
+        "first_k_dense_replace": dense,
+        "q_lora_rank": 20,
+        "kv_lora_rank": 16,
+        "qk_nope_head_dim": 12,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 10,
+    }
+    norms = 4 * (64 + 64 + 20 + 16) + 64
+    flops = pb.flops_per_token(pb.model(keys), 32)
+    assert 32 * (flops.forward(causal=False) - 2 * norms) == counted
