@@ -1,11 +1,7 @@
 import json
 import shlex
 
-import pytest
-
 from playbook.cli import run_command
-from playbook.cli.backwards import read_size
-from playbook.units import GIB
 
 FSDP = "--model llama-3.1-70b --dp 64 --zero 3 --recompute full --framework torch --recipe fsdp2-mixed"
 
@@ -39,15 +35,6 @@ def test_explain_names_the_tensor(capsys):
     found = json.loads(printed(f"{line} --json", capsys))
     assert found["rows"][0]["tensor"] == "logits"
     assert "is the size of logits" in printed(line, capsys)
-
-
-def test_sizes_are_read_with_their_units():
-    assert read_size("49GiB") == read_size("49 gib") == 49 * GIB
-    assert read_size("19.57 GB") == 19.57e9
-    assert read_size("1000000") == 1e6
-    for wrong in ("49 apples", "GiB", "-3GB"):
-        with pytest.raises(ValueError, match="must be a number and a unit, such as 49GiB"):
-            read_size(wrong)
 
 
 def test_a_wrong_field_ends_in_one_line(capsys):

@@ -32,6 +32,13 @@ def test_kv_shows_the_latent_cache_beside_the_expanded_one(capsys):
     assert "if every query head had its own" in text
 
 
+def test_kv_reads_the_pool_of_a_log(capsys):
+    found = json.loads(printed("kv --model llama-3.1-8b --tokens 29000 --pool 3.81GiB --json", capsys))
+    assert found["pool"]["tokens"] == 31_200  # 1950 pages of 2 MiB
+    assert found["pool"]["sequences"] == 1
+    assert "31\u2009200 tokens" in printed("kv --model llama-3.1-8b --pool 3.81GiB", capsys)
+
+
 def test_inference_prints_terms_pool_and_capacity(capsys):
     found = json.loads(printed("inference --model llama-3.1-70b --tp 8 --gpu h100 --json", capsys))
     assert {row["term"] for row in found["terms"]} >= {"parameters", "kv_cache", "workspace", "context"}

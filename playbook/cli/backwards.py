@@ -1,7 +1,6 @@
 """`playbook fit` and `playbook explain`: what fits, and what an allocation that failed was."""
 
 import inspect
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -10,15 +9,10 @@ import typer
 from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import summary
+from playbook.cli.sizes import read_size
 from playbook.spec import Scenario, Serving
 from playbook.units import gb, gib, percent, thousands
 
-UNITS = {"": 1, "b": 1} | {
-    f"{prefix}{end}": base**power
-    for power, prefix in enumerate("kmgt", start=1)
-    for end, base in (("b", 1000), ("ib", 1024))
-}
-SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 NEAREST = 12
 """Tensors that are printed."""
 
@@ -120,12 +114,3 @@ def explain(scenario: Scenario, as_json: bool, size: str) -> None:
     ]
     write_table(("tensor", "born", "size", "off", "at sequence", "formula"), rows, words=(0, 1, 5))
     typer.echo("source: formula")
-
-
-def read_size(text: str) -> float:
-    """Read a size with its unit: 49GiB, 19.57 GB, 1000000."""
-    match = SIZE.fullmatch(text)
-    unit = match[2].lower() if match else None
-    if match is None or unit not in UNITS:
-        raise ValueError(f"size={text!r} must be a number and a unit, such as 49GiB, 19.57GB or 1000000")
-    return float(match[1]) * UNITS[unit]

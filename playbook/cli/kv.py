@@ -7,11 +7,13 @@ import typer
 from playbook.cli.options import Json, pick_cluster
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import both, verdict, write_terms
+from playbook.cli.sizes import read_size
 from playbook.spec import Layout, Serving, model
 from playbook.units import GB, gb, mb, size, thousands
 
 if TYPE_CHECKING:
     from playbook.predict.inference import InferenceMemory
+    from playbook.predict.kv_cache import KvCache
 
 KV_KEYS = (
     *("bytes_per_token", "bytes_per_rank", "total_bytes", "engine_bytes", "copies", "expanded_bytes"),
@@ -21,6 +23,8 @@ INFERENCE_KEYS = (
     *("peak_bytes", "reserved_bytes", "device_bytes", "instant", "worst_rank", "fits", "terms", "per_stage"),
     *("pool_bytes", "capacity_tokens", "capacity_sequences", "note"),
 )
+
+POOL_KEYS = ("bytes", "blocks", "tokens", "sequences")
 
 KvType = Annotated[str, typer.Option(help="Format of the cache, such as bf16, fp8, fp8-per-head or nvfp4.")]
 Tensor = Annotated[int, typer.Option(help="Tensor parallel degree.")]
@@ -47,6 +51,7 @@ def kv(
     block: Block = 16,
     max_batched_tokens: Annotated[int, typer.Option(help="Tokens of one step at most.")] = 8192,
     hybrid_allocator: Hybrid = True,
+    pool: Annotated[str | None, typer.Option(help="Pool of a rank, as a log says: 3.81GiB.")] = None,
     json: Json = False,
 ) -> None:
     """Predict the key-value cache: one copy, on a rank, and in an engine's pages."""
@@ -64,21 +69,31 @@ def kv(
         batched=max_batched_tokens,
         hybrid=hybrid_allocator,
     )
+    held = None if pool is None else found.pool(read_size(pool))
     if json:
-        write_json({key: getattr(found, key) for key in KV_KEYS})
+        capacity = {} if held is None else {"pool": {key: getattr(held, key) for key in POOL_KEYS}}
+        write_json({key: getattr(found, key) for key in KV_KEYS} | capacity)
         return
+    write_cache(found)
+    if held is not None:
+        text = f"{thousands(held.tokens)} tokens, {thousands(held.sequences)} sequences of this length"
+        write_pairs([("the pool holds", text)])
+    write_end(found.note)
+
+
+def write_cache(found: "KvCache") -> None:
+    """Print a cache."""
     pairs = [
         ("a token", f"{thousands(found.bytes_per_token)} bytes in all layers, one copy"),
-        ("all sequences", f"{amount(found.total_bytes)}, one copy of {thousands(sequences)}"),
+        ("all sequences", f"{amount(found.total_bytes)}, one copy of {thousands(found.sequences)}"),
         ("on a rank", f"{amount(found.bytes_per_rank)}, with windows and copies"),
-        ("in an engine", f"{amount(found.engine_bytes)} on a rank, in pages of {block} tokens"),
+        ("in an engine", f"{amount(found.engine_bytes)} on a rank, in pages of {found.block} tokens"),
     ]
     if found.expanded_bytes and found.expanded_bytes > found.total_bytes:
         pairs.append(("one head each", f"{amount(found.expanded_bytes)} if every query head had its own"))
     write_pairs(pairs)
     typer.echo("")
     write_kinds(found.rows)
-    write_end(found.note)
 
 
 def write_kinds(rows: list[dict[str, Any]]) -> None:

@@ -111,11 +111,6 @@ def worlds(s: Scenario) -> Choices:
         degrees = range(unit, max(unit, MOST_GPUS // rest) + 1, unit)
     else:
         degrees = [d for d in divisors(batch // s.workload.micro_batch) if d % unit == 0]
-    if not degrees:
-        raise ValueError(
-            f"no dp is a multiple of {unit} and divides global_batch={batch} / micro_batch="
-            f"{s.workload.micro_batch}; use another global_batch"
-        )
 
     def change(value: int) -> Scenario:
         machines = enough(s.cluster, value)

@@ -1,12 +1,14 @@
 """The distinct tensors of a step by name and size, and how each grows with sequences and micro-batches."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from playbook.predict.memory import symbolic_sizes
 from playbook.predict.stages import program_of
+from playbook.program.block import Block
+from playbook.program.op import Size
 from playbook.program.polynomial import Polynomial
 from playbook.program.step import Program
 from playbook.spec import Scenario
@@ -73,38 +75,69 @@ def of_program(s: Scenario, program: Program) -> list[Suspect]:
     born = np.full(len(program.templates), len(program) - 1)
     np.minimum.at(born, held.template, held.birth)
     found = []
-    sizes = symbolic_sizes(s, program)
-    for number, (tensor, size) in enumerate(zip(program.templates, sizes, strict=True)):
+    rows = zip(program.templates, symbolic_sizes(s, program), blocks_of_templates(program), strict=True)
+    for number, (tensor, size, block) in enumerate(rows):
         if not counts[number] or not tensor.bytes:
             continue
         assert isinstance(tensor.bytes, int)
+        state = tensor.birth.segment == "S"
         one = Suspect(
             name=tensor.name,
             term=tensor.term,
-            instant="between steps" if tensor.birth.segment == "S" else walk.instant_of(int(born[number])),
+            instant="between steps" if state else walk.instant_of(int(born[number])),
             bytes=tensor.bytes,
             count=counts[number],
             formula=str(size),
             tokens_power=power(size, "s"),
             batch_power=power(size, "b"),
         )
+        if state and len(block.weights) > 1:
+            found += [*weights_of(one, block), replace(one, name=f"all {one.name}", together=True)]
+            continue
         found.append(one)
         if counts[number] > 1 and tensor.saved:
             found.append(together(one))
     return found
 
 
+def blocks_of_templates(program: Program) -> list[Block]:
+    """The block that each tensor template of a program belongs to."""
+    return [
+        stage.blocks[first]
+        for stage in program.stages.values()
+        for first in stage.first_of
+        for _ in stage.blocks[first].tensors
+    ]
+
+
+def weights_of(state: Suspect, block: Block) -> list[Suspect]:
+    """The part of a block's state that each of its weights has, in proportion to its elements."""
+    each = state.bytes / whole(block.numel)
+    return [
+        replace(
+            state,
+            name=f"{weight.name} {state.name}",
+            bytes=max(1, round(each * whole(weight.numel))),
+            formula=f"{each:g} bytes a value of {' x '.join(str(size) for size in weight.shape)}",
+        )
+        for weight in block.weights
+    ]
+
+
+def whole(size: Size) -> int:
+    """A size that is a number."""
+    assert isinstance(size, int)
+    return size
+
+
 def together(one: Suspect) -> Suspect:
     """All of a tensor that a step keeps, as one."""
-    return Suspect(
+    return replace(
+        one,
         name=f"{one.count} x {one.name}",
-        term=one.term,
         instant=f"from {one.instant}",
         bytes=one.count * one.bytes,
-        count=one.count,
         formula=f"{one.count} x {one.formula}",
-        tokens_power=one.tokens_power,
-        batch_power=one.batch_power,
         together=True,
     )
 

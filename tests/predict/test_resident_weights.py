@@ -5,9 +5,6 @@ from playbook.predict.resident_weights import resident_weights
 from playbook.spec.formats import weight_format
 from playbook.units import GIB
 
-LLAMA = pb.model("llama-3.1-8b")
-TABLES = 2 * 128_256 * 4096
-
 
 def weights(name, form, layout=None, **stage):
     return resident_weights(pb.model(name), weight_format(form), layout or pb.Layout(), **stage)
@@ -23,14 +20,24 @@ def test_hugging_faces_table_of_fp16_weights(name, gigabytes):
     assert weights(f"llama-3.1-{name}", "fp16").bytes / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
-@pytest.mark.parametrize(("form", "gigabytes", "bits"), [("fp8", 8, 8), ("int4", 4, 4)])
-def test_hugging_faces_table_of_quantised_weights_leaves_out_tables_and_scales(form, gigabytes, bits):
-    found = weights("llama-3.1-8b", form)
-    tables_and_norms = TABLES + 65 * 4096
-    assert found.other == tables_and_norms
-    wide = tables_and_norms * (2 - bits / 8)
+@pytest.mark.parametrize(
+    ("name", "layers", "hidden", "published"),
+    [("8b", 32, 4096, (8, 4)), ("70b", 80, 8192, (70, 35)), ("405b", 126, 16_384, (405, 203))],
+)
+@pytest.mark.parametrize("form", ["fp8", "int4"])
+def test_hugging_faces_table_of_quantised_weights_leaves_out_tables_and_scales(
+    name, layers, hidden, published, form
+):
+    bits, gigabytes = (8, published[0]) if form == "fp8" else (4, published[1])
+    found = weights(f"llama-3.1-{name}", form)
+    stay_wide = (
+        2 * 128_256 * hidden + (2 * layers + 1) * hidden
+    )  # two tables, two norms a layer, the last norm
+    assert found.other == stay_wide
+    wider = stay_wide * (2 - bits / 8)
     scales = found.bytes - (found.quantised * bits / 8 + found.other * 2)
-    assert (found.bytes - wide - scales) / 1e9 == pytest.approx(gigabytes, rel=0.01)
+    assert scales > 0
+    assert (found.bytes - wider - scales) / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
 def test_a_scale_for_each_row_is_counted():

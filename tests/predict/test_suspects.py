@@ -1,0 +1,40 @@
+import playbook as pb
+from playbook.predict.suspects import power, suspects
+from playbook.program.polynomial import symbol
+
+S = pb.Scenario(pb.model("llama-3.1-8b"), pb.Workload(sequence=1000), pb.Layout(dp=4, zero=1))
+
+
+def named(name):
+    return [one for one in suspects(S) if one.name == name]
+
+
+def test_the_state_of_a_block_is_told_weight_by_weight():
+    (moments,) = named("mlp.gate_proj.weight moments")
+    assert moments.bytes == 8 * 4096 * 14_336 // 4
+    assert moments.formula == "2 bytes a value of 14336 x 4096"
+    assert named("all moments")[0].together
+
+
+def test_what_layers_keep_is_told_alone_and_together():
+    (alone,), (every,) = named("input")[:1], [one for one in suspects(S) if one.name == "32 x input"]
+    assert every.bytes == 32 * alone.bytes == 32 * 1000 * 4096 * 2
+    assert every.together
+    assert not alone.together
+
+
+def test_growth_is_read_off_the_formula():
+    b, s, h = map(symbol, "bsh")
+    assert power(2 * b * s * h, "s") == 1
+    assert power(2 * b * s * s, "s") == 2
+    assert power(2 * h, "s") == 0
+    assert power(2 * s * h + h, "s") is None
+
+
+def test_sizes_are_solved_for_sequences_and_micro_batches():
+    (logits,) = named("logits")
+    assert logits.sequence_of(3 * logits.bytes, 1000) == 3000
+    assert logits.micro_batch_of(3 * logits.bytes, 1) == 3
+    (moments,) = named("mlp.gate_proj.weight moments")
+    assert moments.sequence_of(10, 1000) is None
+    assert moments.micro_batch_of(10, 1) is None

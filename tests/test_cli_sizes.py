@@ -1,0 +1,23 @@
+import pytest
+
+from playbook.cli.sizes import read_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("49GiB", 49 * 2**30),
+        ("49 gib", 49 * 2**30),
+        ("19.57 GB", 19.57e9),
+        ("640KiB", 655_360),
+        ("1000", 1000),
+    ],
+)
+def test_sizes_are_read_with_their_units(text, size):
+    assert read_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["49 apples", "GiB", "-3GB", ""])
+def test_other_texts_are_refused(text):
+    with pytest.raises(ValueError, match="must be a number and a unit, such as 49GiB"):
+        read_size(text)
