@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 
 HOMES = {
     "Model": "playbook.spec",
+    "Moe": "playbook.spec",
+    "Mla": "playbook.spec",
     "model": "playbook.spec",
     "Workload": "playbook.spec",
     "Layout": "playbook.spec",

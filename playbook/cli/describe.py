@@ -42,6 +42,8 @@ def params(
     write_flops(flops)
     if layout.stages > 1 or tp > 1:
         write_stages(stages, tp)
+        if found.tied and layout.stages > 1:
+            typer.echo(f"the last holds a copy of the tied table: {thousands(found.embedding)} parameters")
     if found.ignored_keys:
         typer.echo(f"\nnot understood, and without a part in these numbers: {', '.join(found.ignored_keys)}")
 

@@ -119,7 +119,7 @@ def as_python(scenario: "Scenario") -> str:
     """Return code that makes an equal scenario under the name `scenario`."""
     lines = ["import playbook as pb", "", "scenario = pb.Scenario("]
     if not (preset_of(scenario.model) and named(scenario.cluster)) or scenario.workload.lora:
-        lines[1:1] = ["from playbook.spec import Cluster, Gpu, Link, Lora, Model"]
+        lines[1:1] = ["from playbook.spec import Cluster, Gpu, Link, Lora, Mla, Model, Moe"]
     preset = preset_of(scenario.model)
     lines.append(f"    {f'pb.model({preset!r})' if preset else repr(scenario.model)},")
     for record in (scenario.workload, scenario.layout):

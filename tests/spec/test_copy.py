@@ -1,5 +1,6 @@
 import json
 import shlex
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -48,6 +49,15 @@ def test_the_python_copy_makes_an_equal_scenario(scenario):
     names: dict = {}
     exec(scenario.as_python(), names)
     assert names["scenario"] == scenario
+
+
+def test_the_python_copy_of_a_model_with_experts_and_latents_needs_no_further_import():
+    model = replace(pb.model("deepseek-v2-lite"), name="mine", layers=4)
+    scenario = pb.Scenario(model, pb.Workload(), pb.Layout())
+    names: dict = {}
+    exec(scenario.as_python(), names)
+    assert names["scenario"] == scenario
+    assert pb.Scenario.from_json(scenario.to_json()) == scenario
 
 
 def test_the_python_copy_of_the_example_names_only_what_differs():
