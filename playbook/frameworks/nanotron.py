@@ -93,7 +93,7 @@ def half_gradients(block: Block, ctx: Context) -> list[Tensor]:
 
 def buckets(block: Block, ctx: Context) -> list[Tensor]:
     """DDP's buckets."""
-    if ctx.dp == 1 or not block.weights:
+    if ctx.shard == 1 or not block.weights:
         return []
     size = ctx.recipe.compute_bytes * block.numel
     return [Tensor(name="buckets", term="communication_buffers", bytes=size, birth=At("S"))]

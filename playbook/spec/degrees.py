@@ -17,9 +17,11 @@ def check_pieces(sequence: int, layout: Layout) -> None:
     if sequence % (each * cp):
         works = [str(d) for d in divisors(sequence) if d <= 4 * cp and sequence % (each * d) == 0]
         rule = f"2 x cp (cp_split=zigzag) = {2 * cp}" if zigzag else f"cp={cp}"
-        other = ", or cp_split=contiguous" if zigzag and sequence % cp == 0 else ""
+        padded = -(-sequence // (each * cp)) * each * cp
+        other = ", cp_split=contiguous" if zigzag and sequence % cp == 0 else ""
         raise ValueError(
-            f"cp={cp}: {rule} does not divide sequence={sequence}; cp in {', '.join(works)} would work{other}"
+            f"cp={cp}: {rule} does not divide sequence={sequence}; cp in {', '.join(works) or 'none'} would "
+            f"work{other}, or a sequence padded to {padded}"
         )
 
 

@@ -55,6 +55,18 @@ def test_an_experts_state_is_shared_among_the_ranks_that_hold_the_same_experts()
     assert pb.Layout(dp=8, tp=2, ep=4, ep_rule="independent").expert_shard_ranks == 16
 
 
+@pytest.mark.parametrize(
+    ("fields", "peers"),
+    [
+        ({"dp": 2, "tp": 2, "cp": 2, "ep": 4}, 2),  # torchtitan pull 4831: efsdp
+        ({"dp": 2, "tp": 2, "cp": 2, "ep": 8}, 1),
+        ({"dp": 2, "pp": 2, "ep": 2}, 1),  # NeMo Speech issue 14838: expert DP
+    ],
+)
+def test_users_layouts_leave_experts_so_many_peers(fields, peers):
+    assert pb.Layout(**fields).expert_shard_ranks == peers
+
+
 def test_each_axis_names_the_ranks_that_communicate_on_it():
     sizes = pb.Layout(dp=8, cp=2, tp=4, pp=3, ep=4, dp_replicate=2).group_sizes
     assert sizes == {"tp": 4, "cp": 2, "ep": 4, "dp": 8, "pp": 3, "dp_replicate": 2}

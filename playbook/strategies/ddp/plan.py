@@ -28,7 +28,7 @@ def replicate_block(block: Block, ctx: Context, *, shared_optimizer: bool) -> Bl
     block = enter(block, "data")
     held = state(block, ctx, parameters=False, gradients=False, optimizer=shared_optimizer)
     block = replace(block, tensors=(*block.tensors, *held, *whole_gradients(block, ctx)))
-    if ctx.policy.dtensor and ctx.dp > 1:
+    if ctx.policy.dtensor and ctx.shard > 1:
         return sum_in_backward(block, ctx)
     sums = partial_sums(block.weights, "O", ctx.recipe.gradient_bytes)
     return replace(block, optimizer=rows((*block.optimizer, *sums)))
