@@ -3,7 +3,7 @@
 One layer keeps T·(16h + 4ak + 4gk + 8f + 4a + 8) bytes in BF16: each norm its FP32 input, its normalised and
 its scaled output; q and k after rotation, v, the attention's output and log-sum-exps; four feed-forward
 tensors. The input itself is not kept. The root is wrapped too and reshards; two cuBLAS workspaces of 32 MiB
-are held for good.
+are held for good. Layers with routed experts (Mixtral, Qwen3-MoE) are in `unfused_experts`.
 
 Sources: transformers' Llama code; peaks of three models measured on an H200 (torch 2.11) agree within 0.5 %,
 see the tests of this file.
@@ -23,26 +23,37 @@ from playbook.frameworks.parts import (
     weights,
 )
 from playbook.frameworks.unfused import attention, norm
+from playbook.frameworks.unfused_experts import (
+    FAMILIES,
+    FIRST_GRADIENT,
+    LAST_READ,
+    ROUTER_GRADIENT,
+    experts,
+)
+from playbook.frameworks.unfused_experts import ready as ready_of_experts
 from playbook.frameworks.unfused_feed import feed_forward
 from playbook.program.block import Block, Tensor, Weight
 from playbook.program.op import END, LAST, At, Op, rows
 from playbook.program.policy import Policy, Sizes
-from playbook.spec import Scenario
+from playbook.spec import Model, Scenario
 
 MIB = 2**20
 LOSS_ROWS = ("_log_softmax", "nll_loss_forward")
 
 
 def layer(z: Sizes, layer: int = 0) -> Block:
-    """One layer; all are alike."""
+    """One layer, with routed experts where its number says so."""
     stream = z.value * z.T * z.h
     value, up = (
         f"{name}/{'addmm' if bias else 'mm'}#0"
         for name, bias in (("self_attn.v_proj", z.model.qkv_bias), ("mlp.up_proj", z.model.mlp_bias))
     )
     first = norm(z, "input_layernorm", value, "self_attn.q_proj/mm#1", "self_attn.v_proj/mm#0")
-    second = norm(z, "post_attention_layernorm", up, "mlp.gate_proj/mm#1", "mlp.up_proj/mm#0")
-    heads, feed = attention(z), feed_forward(z)
+    ends = (up, "mlp.gate_proj/mm#1", "mlp.up_proj/mm#0")
+    if z.routed(layer):
+        ends = (LAST_READ, ROUTER_GRADIENT, FIRST_GRADIENT)
+    second = norm(z, "post_attention_layernorm", *ends)
+    heads, feed = attention(z), experts(z) if z.routed(layer) else feed_forward(z)
     last = first.backward[-1]
     own = Piece(
         tensors=(
@@ -66,20 +77,20 @@ def layer(z: Sizes, layer: int = 0) -> Block:
         ),
         backward=rows((*feed.backward, *second.backward, *heads.backward, *first.backward)),
         tensors=tuple(t for piece in (own, first, heads, second, feed) for t in piece.tensors),
-        weights=weights(z.layer_parameters, ready(z)),
+        weights=weights(z.parameters_of(layer), ready(z, layer)),
     )
 
 
-def ready(z: Sizes) -> dict[str, str]:
+def ready(z: Sizes, layer: int = 0) -> dict[str, str]:
     """Row that completes the gradient of each parameter of a layer."""
     found = {}
-    for parameter in z.layer_parameters:
+    for parameter in z.parameters_of(layer):
         owner, _, kind = parameter.name.rpartition(".")
         if owner.endswith("norm"):
             found[parameter.name] = f"{owner}/sum#0"
         else:
             found[parameter.name] = f"{owner}/mm#1" if kind == "weight" else f"{owner}/sum#0"
-    return found
+    return {**found, **ready_of_experts()} if z.routed(layer) else found
 
 
 def embedding(z: Sizes) -> Block:
@@ -180,8 +191,12 @@ def log_softmax(size: object, out: str) -> Tensor:
 def refuse(s: Scenario) -> None:
     """Refuse what Hugging Face models under FSDP2 do not do, or this accounting does not know."""
     layout, work = s.layout, s.workload
+    odd = [name for name in s.model.unlike_llama if not (name == "routed experts" and known_experts(s.model))]
+    odd += ["fused projections"] if s.model.family == "phi3" else []
     wrong = [
         (layout.tp > 1, f"tp={layout.tp}", "use framework='torch', or tp=1"),
+        (layout.cp > 1, f"cp={layout.cp}", "use framework='textbook', or cp=1"),
+        (layout.ep > 1, f"ep={layout.ep}", "use framework='textbook', or ep=1"),
         (layout.pp > 1, f"pp={layout.pp}", "use framework='torch', or pp=1"),
         (layout.zero in (1, 2), f"zero={layout.zero}", "use zero=3, or zero=3 with reshard=False"),
         (layout.zero == 0 and layout.dp > 1, f"zero=0 with dp={layout.dp}", "use zero=3"),
@@ -189,14 +204,22 @@ def refuse(s: Scenario) -> None:
         (work.kernels != "cuda", f"kernels={work.kernels!r}", "use kernels='cuda', or framework='torch'"),
         (work.recompute == "selective", "recompute='selective'", "use recompute='full' or 'none'"),
         (
-            bool(s.model.unlike_llama),
-            f"model {s.model.name} has {', '.join(s.model.unlike_llama)}",
-            "use a dense kind of Llama, Qwen or Mistral, or framework='textbook'",
+            bool(odd),
+            f"model {s.model.name} has {', '.join(odd)}",
+            "use a dense kind of Llama, Qwen or Mistral, a Mixtral or Qwen3-MoE, or framework='textbook'",
         ),
     ]
     for given, what, works in wrong:
         if given:
             raise ValueError(f"{what}: framework 'transformers' is Hugging Face models under FSDP2; {works}")
+
+
+def known_experts(model: Model) -> bool:
+    """Whether a model's experts are of the kinds whose code is written down here."""
+    moe = model.moe
+    if moe is None or moe.shared_ffn or moe.router_bias or moe.expert_bias or moe.balancing_bias:
+        return False
+    return model.family in FAMILIES
 
 
 POLICY = Policy(

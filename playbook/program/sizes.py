@@ -19,7 +19,7 @@ SYMBOLS = {
 }
 STRUCTURE = (
     *("gated", "norm", "tied", "qkv_bias", "output_bias", "mlp_bias", "qk_norm", "positions", "layers"),
-    *("sinks", "sandwich", "post_norm", "activation", "scalars"),
+    *("sinks", "sandwich", "post_norm", "activation", "scalars", "family"),
 )
 MOE_SYMBOLS = {"experts": "E", "active": "K", "ffn": "e", "shared_ffn": "w"}
 MLA_SYMBOLS = {
@@ -54,6 +54,7 @@ class ModelSymbols:
     sandwich: bool
     post_norm: bool
     activation: str
+    family: str
     moe: Any
     mla: Any
     scalars: int

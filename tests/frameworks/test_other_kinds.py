@@ -3,7 +3,7 @@ import pytest
 import playbook as pb
 
 KINDS = {
-    "mixtral-8x7b": "routed experts",
+    "qwen1.5-moe-a2.7b": "routed experts",
     "deepseek-v2-lite": "routed experts, latent attention",
     "gemma-2-2b": "GELU, norms before and behind each part",
     "olmo-2-7b": "norms behind each part only, norms over all heads together",
