@@ -2,8 +2,9 @@
 
 A model, not a measurement: products run at a rate, other rows move their results at a bandwidth, collectives
 take ring time. A gather may run as soon as the gather before it has been copied out; a reduction waits for
-the compute that makes its input; the optimizer waits for everything. What other ranks do is left out: a
-receive is there when it is asked for.
+the compute that makes its input; the optimizer waits for everything. Keys passed around a ring travel
+while the attention core computes, and what follows the core waits for the last of them. What other ranks do
+is left out: a receive is there when it is asked for.
 """
 
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ HOPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1, 
 """Times that a ring of n passes n − 1 messages."""
 
 COPY_OUT = "split_with_sizes_copy"
+CORE, RING = "sdpa", "ring"
 Floats = NDArray[np.float64]
 
 
@@ -164,7 +166,8 @@ def ring_seconds(op: str, payload: int, ranks: int, link: Link | None) -> float:
 def chunks(program: Program, separate: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     """Merge compute rows between those that communicate elsewhere or wait: chunk of each row, first row of
     each."""
-    names = np.array([label == COPY_OUT for label in program.ops])
+    core = CORE if RING in program.streams else COPY_OUT
+    names = np.array([label.startswith((COPY_OUT, core)) for label in program.ops])
     breaks = separate | names[program.rows.op] | (program.microbatch < 0)
     opens = breaks.copy()
     opens[1:] |= breaks[:-1]
@@ -175,11 +178,15 @@ def chunks(program: Program, separate: NDArray[np.bool_]) -> tuple[Ints, Ints]:
 def waits(program: Program, separate: NDArray[np.bool_], chunk: Ints, starts: Ints) -> tuple[Ints, Ints]:
     """Which chunk waits for which: see the module's text."""
     rows, pairs = program.rows, []
-    copy_out = np.array([label == COPY_OUT for label in program.ops])[rows.op]
-    last_compute = last_copy = -1
-    pending: dict[tuple[int, int], int] = {}
+    copy_out, core = (
+        np.array([label.startswith(name) for label in program.ops])[rows.op] for name in (COPY_OUT, CORE)
+    )
+    passed = rows.stream == (program.streams.index(RING) if RING in program.streams else -1)
+    last_compute = last_copy = last_hop = -1
+    pending: dict[int, int] = {}
     for row, each in zip(starts.tolist(), chunk[starts].tolist(), strict=True):
-        key = (int(rows.layer[row]), int(rows.owner[row]))
+        key = int(rows.layer[row])
+        last_hop = each if passed[row] else last_hop
         if separate[row]:
             gathers = program.ops[rows.op[row]].startswith("all_gather") and PHASES[rows.phase[row]] != "O"
             source = last_copy if gathers else last_compute
@@ -188,6 +195,9 @@ def waits(program: Program, separate: NDArray[np.bool_], chunk: Ints, starts: In
             if gathers:
                 pending[key] = each
             continue
+        if last_hop >= 0 and not core[row]:
+            pairs.append((each, last_hop))
+            last_hop = -1
         if copy_out[row]:
             last_copy = each
             if key in pending:

@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import playbook as pb
 from playbook.program.rates import Rates
 from playbook.program.timeline import ring_seconds, time_program
-from playbook.spec import Link
+from playbook.spec import Link, Moe
 from playbook.tables import TIMELINE
 
 LINK = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9)
@@ -87,3 +89,31 @@ def test_a_program_times_itself_at_its_clusters_rates(scenario):
     program = pb.program(scenario(dp=2))
     assert program.timeline().seconds > 0
     assert program.timeline(RATES).seconds != program.timeline().seconds
+
+
+@pytest.mark.parametrize("bandwidth", [1e6, 1e12])
+def test_passed_keys_travel_beside_the_core_and_the_row_behind_it_waits_for_the_last(scenario, bandwidth):
+    slow = Link(latency_s=1e-9, bandwidth_bytes_per_s=bandwidth)
+    rates = Rates(flops_per_s=1e9, memory_bytes_per_s=1e15, links={"cp": slow})
+    program = pb.program(scenario("torch", recipe="fp32", cp=4))
+    found, ids = time_program(program, rates), program.ids()
+    end = found.start_s + found.duration_s
+    core = ids.index("m0/F/layers.1.self_attn/sdpa#0")
+    hops = [ids.index(f"m0/F/layers.1.self_attn/send_recv@cp#{k}") for k in range(3)]
+    behind = found.start_s[core + 1]
+    assert found.start_s[hops[0]] == pytest.approx(found.start_s[core])
+    assert behind == pytest.approx(max(end[core], end[hops[-1]]))
+    # A quarter of 32 · 32 scores of 4 heads of 16 features; three hops of 2 · 8 · 2 · 16 · 4 bytes.
+    computing, talking = 4 * 32 * 32 * 64 / 4 / 1e9, 3 * (1e-9 + 2 * 8 * 2 * 16 * 4 / bandwidth)
+    assert behind - found.start_s[core] == pytest.approx(max(computing, talking))
+
+
+def test_the_layer_waits_for_its_experts_too(scenario):
+    s = scenario("textbook", dp=4, zero=3)
+    model = replace(s.model, moe=Moe(experts=4, active=2, ffn=4096))
+    program = pb.program(replace(s, model=model, layout=replace(s.layout, ep=2)))
+    slow = Rates(flops_per_s=1e15, memory_bytes_per_s=1e15, links={"dp": LINK, "ep": LINK})
+    found, ids = time_program(program, slow), program.ids()
+    gathered = ids.index("m0/F/layers.0.mlp.experts/all_gather@dp#0")
+    first = ids.index("m0/F/layers.0.input_layernorm/norm#0")
+    assert found.start_s[first] >= found.start_s[gathered] + found.duration_s[gathered]
