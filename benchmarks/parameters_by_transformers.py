@@ -42,7 +42,7 @@ DEEPSEEK = {
     "n_group": 1,
     "topk_group": 1,
 }
-TIED, BIASED = {"tie_word_embeddings": True}, {"attention_bias": True}
+TIED, BIASED, NONE = {"tie_word_embeddings": True}, {"attention_bias": True}, {"num_experts": 0}
 WINDOWED = ["sliding_attention", "full_attention"] * 2
 VARIED: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     "llama": (BASE, ({}, TIED, BIASED, {"mlp_bias": True}, {"head_dim": 24}, {"num_key_value_heads": 1})),
@@ -86,7 +86,14 @@ VARIED: dict[str, tuple[dict[str, Any], tuple[dict[str, Any], ...]]] = {
     ),
     "qwen3_moe": (
         BASE | MOE | {"head_dim": 24},
-        ({}, BIASED, {"decoder_sparse_step": 3}, {"mlp_only_layers": [2]}, {"use_sliding_window": True}),
+        (
+            {},
+            BIASED,
+            {"decoder_sparse_step": 3},
+            {"mlp_only_layers": [2]},
+            {"use_sliding_window": True},
+            NONE,
+        ),
     ),
     "gpt_oss": (
         BASE | LOCAL | {"head_dim": 24},

@@ -123,7 +123,8 @@ def gemma_windows(reader: Reader, period: int) -> dict[str, Any]:
     named = reader.get("layer_types")
     if reader.get("sliding_window_pattern") and named is not None and list(named) != kinds:
         reader.refuse(f"sliding_window_pattern={given}", "layer_types says otherwise; leave one out")
-    return windows(reader, reader.get("sliding_window", 4096), kinds)
+    window = reader.same("sliding_window", "sliding_window_size", default=4096)
+    return windows(reader, window, kinds)
 
 
 GEMMA_3 = {

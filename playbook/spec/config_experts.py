@@ -57,11 +57,19 @@ def read_olmoe(reader: Reader) -> dict[str, Any]:
     return {**values, "head_dim": head_dim(reader), "moe": moe}
 
 
-def qwen_experts(reader: Reader, **more: Any) -> Moe:
-    """Experts of Qwen: in each `decoder_sparse_step`-th layer that `mlp_only_layers` does not name."""
+def qwen_experts(reader: Reader, **more: Any) -> Moe | None:
+    """Experts of Qwen: in each `decoder_sparse_step`-th layer that `mlp_only_layers` does not name.
+
+    A file with `num_experts` 0 is of a dense model.
+    """
     routing(reader)
+    experts = expert_count(reader)
+    if experts == 0:
+        reader.without_part("num_experts_per_tok", "moe_intermediate_size")
+        reader.without_part("decoder_sparse_step", "mlp_only_layers")
+        return None
     return Moe(
-        experts=expert_count(reader),
+        experts=experts,
         active=active_count(reader),
         ffn=reader.size("moe_intermediate_size"),
         every=reader.size("decoder_sparse_step", 1),

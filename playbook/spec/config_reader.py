@@ -9,7 +9,8 @@ from playbook.spec.rules import whole
 BOOKKEEPING = frozenset(
     (
         *("architectures", "auto_map", "model_type", "name", "_name_or_path", "transformers_version"),
-        *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id"),
+        *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "mask_token_id"),
+        "decoder_start_token_id",
         *("torch_dtype", "dtype", "use_cache", "initializer_range", "pretraining_tp", "n_ctx", "return_dict"),
         *("output_attentions", "output_hidden_states", "is_encoder_decoder", "chunk_size_feed_forward"),
         *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels"),

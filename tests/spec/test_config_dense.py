@@ -23,6 +23,12 @@ def test_gemma_2_slides_in_every_other_layer_and_has_gelu_and_four_norms():
     assert (model.activation, model.sandwich, model.tied, model.gated) == ("gelu", True, True, True)
 
 
+def test_both_names_of_gemmas_window_must_agree():
+    assert read("gemma2", sliding_window=8, sliding_window_size=8).window == 8
+    with pytest.raises(ValueError, match="sliding_window_size=9 but sliding_window=8 means the same"):
+        read("gemma2", sliding_window=8, sliding_window_size=9)
+
+
 def test_gemma_3_slides_in_five_of_six_layers():
     model = read("gemma3_text", num_hidden_layers=7, sliding_window=32)
     assert model.windows == (32, 32, 32, 32, 32, None, 32)

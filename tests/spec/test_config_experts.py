@@ -35,6 +35,11 @@ def test_qwen_has_experts_by_step_and_not_where_named():
     assert routed(read("qwen3_moe", **QWEN, decoder_sparse_step=2, mlp_only_layers=[3])) == [1, 5]
 
 
+def test_no_experts_are_a_dense_qwen():
+    model = read("qwen3_moe", **{**QWEN, "num_experts": 0}, decoder_sparse_step=1)
+    assert (model.moe, model.ignored_keys) == (None, ())
+
+
 def test_a_layer_that_is_named_dense_must_be_there():
     with pytest.raises(ValueError, match="dense_layers has layer 6 of 6 layers; use numbers from 0 to 5"):
         read("qwen3_moe", **QWEN, mlp_only_layers=[6])
