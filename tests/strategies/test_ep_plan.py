@@ -255,20 +255,17 @@ def test_mixtral_under_fsdp2_on_64_ranks_starts_with_twenty_one_gib_not_two_poin
     """46.7 · 10⁹ FP32 parameters over 64 would be 2.7 GiB; expert tensors of 8 rows leave 1/8 of them."""
     model = pb.model("mixtral-8x7b")
     layout = pb.Layout(dp=64, zero=3)
-    rules = replace(policy("textbook"), pads_rows=True)
-    s = pb.Scenario(model, Workload(recipe="fsdp2-mixed"), layout)
-    ctx = replace(context(s), policy=rules)
-    held = sum(
-        tensor.bytes
-        for block in blocks_of(s, 0, ctx)
-        for tensor in block.tensors
-        if tensor.term == "parameters"
-    )
+    s = pb.Scenario(model, Workload(recipe="fsdp2-mixed"), layout, framework="transformers")
+    first, ninth = (pb.program(s, rank=rank).memory().state for rank in (0, 8))
+    held = first["parameters"]
     experts = 4 * 32 * 3 * 4096 * 14336  # one of eight experts of 32 layers
     rest = 4 * (model.parameters - 8 * experts // 4)
     assert round(4 * model.parameters / 64 / 2**30, 1) == 2.7
     assert round(held / 2**30, 1) == 21.1
     assert held == pytest.approx(experts + rest / 64, rel=1e-3)
+    # Padding is stored on every rank; only eight own an expert and a row of the router, with their moments.
+    assert ninth["parameters"] == held
+    assert first["optimizer"] - ninth["optimizer"] == 2 * (experts + 4 * 32 * 4096)
 
 
 @pytest.mark.parametrize(
