@@ -105,7 +105,7 @@ def test_concurrency_agrees_with_the_pool():
     s, load = pb.Scenario(LLAMA, layout=pb.Layout(tp=8)), pb.Serving()
     found = pb.fit(s, vary="concurrency", serving=load)
     engine = pb.inference_memory(LLAMA, load, s.layout, s.cluster)
-    assert found.value == pytest.approx(engine.capacity_sequences, abs=2)  # sampled rows grow with it
+    assert found.value == pytest.approx(engine.capacity_sequences, rel=0.03)  # sampled rows grow with it
 
 
 def test_the_fewest_gpus_of_an_engine():

@@ -12,6 +12,11 @@ def test_vllms_own_subtraction_for_gemma_3_4b():
     assert left == pytest.approx(151_519_866_880 / GIB, rel=0.002)  # what the engine then suggested
 
 
+def test_vllms_own_subtraction_for_llama_3_8b():
+    # vllm-project/vllm pull 10511, in GiB: total, utilisation, weights, activation, other; 53.29 were left.
+    assert pool_bytes(79.22, 0.9, 14.96, 1.26, 1.79) == pytest.approx(53.29, abs=0.01)
+
+
 def test_a_pool_holds_whole_pages():
     cache = pb.kv_cache(pb.model("llama-3.1-8b"), tokens=100)
     pool = cache.pool(10.9 * 16 * 131_072)

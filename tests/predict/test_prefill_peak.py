@@ -31,9 +31,27 @@ def test_tensor_parallelism_divides_products_and_copies_the_stream():
 
 
 def test_logits_are_of_sampled_rows_only():
-    moments = found("llama-3.1-8b")
-    assert moments["head"].bytes == 10 * 128_256 * (2 + 4 + 4) + 1000 * 4096 * 2
-    assert moments["head"].term == "logits"
+    few, many = (
+        found("llama-3.1-8b", chunk=Chunk(tokens=1000, rows=r, value=2, gathered=1000)) for r in (0, 10)
+    )
+    assert few["head"].bytes == 1000 * 4096 * 2
+    assert many["head"].bytes - few["head"].bytes == 10 * 128_256 * 38.5
+    assert many["head"].term == "logits"
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "tokens", "logged"),
+    [
+        ("llama-3.1-8b", 1, 8192, 1.26),  # vllm-project/vllm pull 10511, Llama 3 8B has the same sizes
+        ("llama-3.1-8b", 2, 8192, 1.26),  # the same on two GPUs: logits are whole on each
+        ("qwen2.5-7b", 1, 4096, 1.42),  # vllm-project/vllm issue 13882
+    ],
+)
+def test_logged_peaks_of_vllm_with_256_rows(model, tp, tokens, logged):
+    chunk = Chunk(tokens=tokens, rows=256, value=2, gathered=tokens)
+    moments = found(model, pb.Layout(tp=tp), chunk)
+    assert max(moment.bytes for moment in moments.values()) / 2**30 == pytest.approx(logged, rel=0.02)
+    assert max(moments, key=lambda name: moments[name].bytes) == "head"
 
 
 def test_experts_hold_the_rows_of_every_routed_token():

@@ -1,6 +1,7 @@
 import pytest
 
 import playbook as pb
+from playbook.predict.prefill_peak import rotary_bytes
 from playbook.predict.resident_weights import resident_weights
 from playbook.spec.formats import weight_format
 from playbook.units import GIB
@@ -13,6 +14,12 @@ def weights(name, form, layout=None, **stage):
 def test_sixteen_bits_are_two_bytes_of_every_parameter():
     assert weights("llama-3.1-8b", "bf16").bytes == 2 * 8_030_261_248
     assert weights("llama-3.1-8b", "fp32").bytes == 4 * 8_030_261_248
+
+
+def test_vllm_logs_weights_and_rotary_tables_to_four_decimals():
+    # vllm-project/vllm issue 18322: "Model loading took 14.9889 GiB" for Llama 3.1 8B.
+    tables = rotary_bytes(pb.model("llama-3.1-8b"), 2)
+    assert (weights("llama-3.1-8b", "bf16").bytes + tables) / GIB == pytest.approx(14.9889, abs=2e-4)
 
 
 @pytest.mark.parametrize(("name", "gigabytes"), [("8b", 16), ("70b", 140), ("405b", 810)])
