@@ -18,12 +18,16 @@ from playbook.program.lay import Stage
 from playbook.program.op import Size
 from playbook.program.order import accumulate, runs_now
 from playbook.program.policy import Context
-from playbook.program.state import held_numel
+from playbook.program.state import held_numel, term_bytes
 from playbook.program.timeline import durations
 from playbook.spec import Scenario
 
 LAID = 3
 """Layers of a kind that are laid; the middle one has a layer on either side, as most have."""
+
+
+OF_OPTIMIZER = frozenset(("optimizer", "master_weights"))
+"""Terms of the optimizer's state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,7 @@ def kind_costs(s: Scenario, ctx: Context, layer: int) -> tuple[LayerCost, LayerC
             forward_s=float(seconds[0, place]),
             backward_input_s=float(seconds[1, place]),
             backward_weight_s=float(seconds[2, place]),
-            state_bytes=state_bytes(blocks[place], ctx, s.layout.zero >= SHARED_GRADIENTS),
+            state_bytes=state_bytes(blocks[place], ctx, s.layout.zero),
             activation_bytes=activation_bytes(blocks[place]),
         )
         for name, place in places.items()
@@ -122,13 +126,21 @@ def seconds_of(s: Scenario, stage: Stage) -> NDArray[np.float64]:
     return found
 
 
-def state_bytes(block: Block, ctx: Context, shared: bool) -> int:
+def state_bytes(block: Block, ctx: Context, zero: int) -> int:
     """Bytes that are there between steps or for gradients, which may be shared out; the workspace of
-    libraries is left out."""
-    held = sum(whole(t.bytes) for t in block.tensors if t.birth.segment == "S" and t.term != "workspace")
+    libraries is left out.
+
+    Where whole parameters are shared out, a block's cost is an equal share of its own, whoever holds it.
+    """
+    held = [tensor for tensor in block.tensors if tensor.birth.segment == "S" and tensor.term != "workspace"]
+    total = sum(whole(tensor.bytes) for tensor in held)
+    if zero == 1 and ctx.policy.broadcasts:
+        total -= sum(whole(tensor.bytes) for tensor in held if tensor.term in OF_OPTIMIZER)
+        total += sum(whole(term_bytes(block.weights, ctx, True, t)) for t in OF_OPTIMIZER - ctx.hosted)
     if ctx.policy.gradients_resident:
-        return held
-    return held + ctx.recipe.gradient_bytes * whole(held_numel(block.weights, ctx, shared))
+        return total
+    shared = zero >= SHARED_GRADIENTS
+    return total + ctx.recipe.gradient_bytes * whole(held_numel(block.weights, ctx, shared))
 
 
 def activation_bytes(block: Block) -> int:
