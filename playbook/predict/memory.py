@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from playbook.frameworks import policy
 from playbook.predict.stages import blocks_of, context, program_of, rank_memories, templates
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.polynomial import Polynomial, constant
@@ -79,7 +80,7 @@ class TrainingMemory:
                 "in FP32 CUDA computes grouped heads by the math kernel, which saves every score; this "
                 "counts the flash kernel, so the real peak is higher: trace it, or use a BF16 recipe"
             )
-        if s.workload.recompute == "selective" and flash:
+        if s.workload.recompute == "selective" and flash and not policy(s.framework).selective_keeps:
             notes.append(
                 "recompute='selective' drops the scores of attention, and flash attention keeps none: it "
                 "saves next to nothing here; use recompute='full', or attention='math' to see what it drops"

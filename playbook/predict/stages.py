@@ -146,7 +146,7 @@ def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     for step in BEFORE_RECOMPUTE:
         plan = pass_of(s, step)
         blocks = plan.rewrite(blocks, ctx) if plan is not None else blocks
-    blocks = recompute(blocks, ctx.recompute, ctx.policy.stops_early)
+    blocks = recompute(blocks, ctx.recompute, ctx.policy.stops_early, ctx.policy.selective_keeps)
     if ctx.policy.keeps_boundaries:
         blocks = keep_input(blocks)
     if slot < s.layout.pp and s.workload.kernels == "cuda":

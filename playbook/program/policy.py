@@ -28,6 +28,9 @@ class Policy:
         Whether gradients are there for the whole step (the papers' accounting), not from backward on.
     stops_early
         Whether recomputation ends with the last tensor that backward needs.
+    selective_keeps
+        Outputs of a layer that selective recomputation keeps, by their tensors' names; where there are none
+        it computes the attention core again.
     saves_gathered
         Whether a column-split product saves its whole input under sequence parallelism, or its shard.
     vocabulary_parallel
@@ -69,6 +72,7 @@ class Policy:
     buffers: bool = True
     gradients_resident: bool = False
     stops_early: bool = True
+    selective_keeps: frozenset[str] = frozenset()
     saves_gathered: bool = True
     vocabulary_parallel: bool = False
     dtensor: bool = False

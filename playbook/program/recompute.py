@@ -17,7 +17,9 @@ from playbook.program.passes import Blocks, each, enter
 AGAIN = "R:"
 
 
-def recompute(blocks: Blocks, mode: str, stops_early: bool) -> Blocks:
+def recompute(
+    blocks: Blocks, mode: str, stops_early: bool, keeps: frozenset[str] = frozenset()
+) -> Blocks:
     """Apply a recompute mode to the layers of a stage.
 
     Parameters
@@ -29,6 +31,8 @@ def recompute(blocks: Blocks, mode: str, stops_early: bool) -> Blocks:
     stops_early
         Whether the second forward ends with the row that bears the last saved tensor, or runs the block's
         every row.
+    keeps
+        Outputs that "selective" keeps, where it is not about the attention core.
     """
     if mode == "none":
         return blocks
@@ -36,7 +40,9 @@ def recompute(blocks: Blocks, mode: str, stops_early: bool) -> Blocks:
     def rewrite(block: Block) -> Block:
         if not block.layered:
             return block
-        return full(block, stops_early) if mode == "full" else selective(block)
+        if mode == "full":
+            return full(block, stops_early)
+        return all_but(block, keeps, stops_early) if keeps else selective(block)
 
     return each(blocks, rewrite)
 
@@ -52,6 +58,21 @@ def full(block: Block, stops_early: bool) -> Block:
     end = block.backward[-1].name
     tensors = [replace(t, term="activations", bwd_end=At("B", end)) if handed_in(t) else t for t in tensors]
     return replace(block, backward=(*again, *block.backward), tensors=tuple(tensors))
+
+
+def all_but(block: Block, keeps: frozenset[str], stops_early: bool) -> Block:
+    """Keep the block's inputs and some outputs, and run the rest of its forward again."""
+    kept = [tensor for tensor in block.tensors if tensor.name in keeps]
+    made = {tensor.birth.row for tensor in kept}
+    others = replace(
+        block,
+        tensors=tuple(tensor for tensor in block.tensors if tensor.name not in keeps),
+        forward=tuple(op for op in block.forward if op.name not in made),
+    )
+    again = full(others, stops_early)
+    end = At("B", block.backward[-1].name)
+    saved = (replace(tensor, term="activations", bwd_end=tensor.bwd_end or end) for tensor in kept)
+    return replace(again, forward=block.forward, tensors=(*again.tensors, *saved))
 
 
 def selective(block: Block) -> Block:

@@ -44,9 +44,7 @@ def test_state_is_two_and_four_and_twelve_bytes_of_which_zero_1_shares_twelve():
 
 
 def test_buckets_hold_bf16_gradients_where_there_are_several_replicas():
-    held = {
-        ranks: [t for block in blocks(ranks) for t in block.tensors if t.name == "buckets"] for ranks in (1, 2)
-    }
+    held = {n: [t for block in blocks(n) for t in block.tensors if t.name == "buckets"] for n in (1, 2)}
     assert held[1] == []
     numel = V * H + L * (4 * H * A * K + 3 * H * F + 2 * H) + H
     assert sum(tensor.bytes for tensor in held[2]) == 2 * numel
