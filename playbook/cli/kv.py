@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 KV_KEYS = (
     *("bytes_per_token", "bytes_per_rank", "total_bytes", "engine_bytes", "copies", "expanded_bytes"),
+    "padding_bytes",
     *("slope_bytes", "constant_bytes", "rows", "note"),
 )
 INFERENCE_KEYS = (

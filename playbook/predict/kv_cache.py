@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from playbook.predict.kv_layers import KvLayers, as_layers
+from playbook.predict.kv_layers import KvLayers, as_layers, padding
 from playbook.predict.kv_pool import KvPool
 from playbook.predict.kv_words import kv_note
 from playbook.spec import Model
@@ -97,6 +97,13 @@ class KvCache:
     def paging_bytes(self) -> int:
         """What pages take beyond the ideal: part-filled ones, and tokens that no layer reads any more."""
         return self.engine_bytes - self.bytes_per_rank
+
+    @property
+    def padding_bytes(self) -> int:
+        """What vLLM takes besides for layers that are not there, so that its groups of layers are equal."""
+        extra = padding([kind.count for kind in self.layers]) if self.hybrid else [0] * len(self.layers)
+        rows = zip(extra, self.rows, strict=True)
+        return sum(count * row["engine_bytes"] // row["layers"] for count, row in rows)
 
     @property
     def rank_sequences(self) -> int:

@@ -184,3 +184,21 @@ def as_layers(given: "Model | Iterable[KvLayers]") -> tuple[KvLayers, ...]:
     if wrong or not found:
         raise TypeError(f"a cache takes a Model or some KvLayers, not {given!r}")
     return found
+
+
+def padding(counts: list[int]) -> list[int]:
+    """Layers that vLLM adds to each kind so that all its groups have equally many.
+
+    Notes
+    -----
+    A group is as large as the smallest kind, or as the largest where that is less than 1.5 times it; a kind
+    that groups do not divide is filled up. Source: vLLM, v1/core/kv_cache_utils.py, "Add %d padding layers".
+
+    Examples
+    --------
+    >>> padding([10, 52]), padding([12, 13]), padding([18, 18])
+    ([0, 8], [1, 0], [0, 0])
+    """
+    least, most = min(counts), max(counts)
+    group = most if most < 1.5 * least else least
+    return [-count % group for count in counts]

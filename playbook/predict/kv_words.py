@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def kv_note(cache: "KvCache") -> str:
     """Say why a cache is larger than its bytes per token suggest; empty if it is not."""
-    found = (replication(cache), growth(cache), uniform(cache), shared(cache))
+    found = (replication(cache), growth(cache), uniform(cache), padded(cache), shared(cache))
     return "; ".join(text for text in found if text)
 
 
@@ -50,6 +50,13 @@ def uniform(cache: "KvCache") -> str:
         return ""
     times = cache.engine_bytes / cache.bytes_per_rank
     return f"without a hybrid allocator every layer keeps every token: {times:.1f} times the ideal"
+
+
+def padded(cache: "KvCache") -> str:
+    """Say what groups of equally many layers take besides."""
+    if not cache.padding_bytes:
+        return ""
+    return f"vLLM fills its groups of layers up, which takes {gb(cache.padding_bytes)} more"
 
 
 def shared(cache: "KvCache") -> str:

@@ -69,6 +69,14 @@ def test_windows_limit_the_tokens_and_an_engine_takes_pages_for_a_step_more():
     assert "without a hybrid allocator every layer keeps every token: 2.0 times the ideal" in uniform.note
 
 
+def test_groups_of_layers_are_filled_up():
+    cache = pb.kv_cache(pb.model("gemma-3-27b-text"), tokens=131_072)  # 10 full layers, 52 with a window
+    page = 16 * 2 * 16 * 128 * 2
+    assert cache.padding_bytes == 8 * (576 + 1) * page  # ceil(9215 / 16) + 1 pages each
+    assert "fills its groups of layers up" in cache.note
+    assert pb.kv_cache(pb.model("gpt-oss-120b")).padding_bytes == 0
+
+
 def test_a_model_of_windows_only_stops_growing():
     cache = pb.kv_cache(pb.model("mistral-7b-v0.1"), tokens=32_768)
     assert cache.total_bytes == cache.constant_bytes == 4096 * 131_072
