@@ -1,17 +1,19 @@
 """`playbook params`: what a model has, counted: weights by part, layer and stage, cached values, FLOPs."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from playbook.cli.options import Json, ModelName, read_stage_layers
 from playbook.cli.output import write_json, write_pairs, write_table
-from playbook.predict.flops import FlopsPerToken, flops_per_token
-from playbook.predict.stage_weights import StageWeights, stage_weights
 from playbook.spec import Layout, Model
 from playbook.spec import model as find_model
 from playbook.units import significant, thousands
+
+if TYPE_CHECKING:
+    from playbook.predict.flops import FlopsPerToken
+    from playbook.predict.stage_weights import StageWeights
 
 WIDTHS = {"fp32": 4, "bf16": 2, "fp8": 1, "int4": 0.5}
 """Bytes of a weight by format, its scales left out."""
@@ -31,6 +33,9 @@ def params(
     json: Json = False,
 ) -> None:
     """Count the parameters of a model exactly, and what a token computes and caches."""
+    from playbook.predict.flops import flops_per_token
+    from playbook.predict.stage_weights import stage_weights
+
     found = find_model(model)
     layers = read_stage_layers(stage_layers)
     layout = Layout(pp=len(layers) if layers and pp == 1 else pp, tp=tp, stage_layers=layers)
@@ -48,7 +53,7 @@ def params(
         typer.echo(f"\nnot understood, and without a part in these numbers: {', '.join(found.ignored_keys)}")
 
 
-def as_content(model: Model, flops: FlopsPerToken, stages: tuple[StageWeights, ...]) -> dict[str, Any]:
+def as_content(model: Model, flops: "FlopsPerToken", stages: "tuple[StageWeights, ...]") -> dict[str, Any]:
     """What `--json` prints."""
     module = sum(weight.numel for weight in model.mtp_parameters())
     return {
@@ -129,7 +134,7 @@ def describe(model: Model) -> Iterator[tuple[str, str]]:
     yield "weights", ", ".join(formats) + " (scales left out)"
 
 
-def write_flops(flops: FlopsPerToken) -> None:
+def write_flops(flops: "FlopsPerToken") -> None:
     """Print the FLOPs of a token by each convention."""
     typer.echo(f"\nFLOPs of a token in a sequence of {thousands(flops.sequence)}, nothing recomputed:")
     rows = [
@@ -140,7 +145,7 @@ def write_flops(flops: FlopsPerToken) -> None:
     typer.echo("N active weights without the input table, A attention over the whole matrix, C causal")
 
 
-def write_stages(stages: tuple[StageWeights, ...], tp: int) -> None:
+def write_stages(stages: "tuple[StageWeights, ...]", tp: int) -> None:
     """Print the weights of each stage, and which one holds most."""
     typer.echo("")
     rows = [
