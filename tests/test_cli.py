@@ -103,7 +103,7 @@ def test_replicated_70b_does_not_fit_an_h100(answer, command):
         ("params --model nope", "model 'nope' is neither a preset nor a file; presets are deepseek-v2"),
         ("params --model /nowhere.json", "model file '/nowhere.json' does not exist"),
         ("params", "Missing option '--model'"),
-        ("frob", "No such command 'frob'. Commands are params, memory, trace, schedule"),
+        ("frob", "No such command 'frob'. Commands are params, memory, trace"),
         ("collective all_sum", "all_sum"),
         ("collective all_reduce --ranks 0", "ranks=0; use 1 or more"),
         ("collective all_reduce --ranks 9 --cluster 1x8-h100", "ranks=9 but cluster 1x8-h100 has 8 GPUs"),
