@@ -66,11 +66,13 @@ def runs() -> list[Run]:
 def read(row: dict[str, str]) -> Run:
     """A row of the file."""
     numbers = {name: int(row[name]) for name in ("row", *WHOLE)}
-    measured = {
-        "reserved_gib": float(row["mem_gb"]) if row["mem_gb"] else None,
-        "tokens_per_s_gpu": float(row["tok_s_gpu"]) if row["tok_s_gpu"] else None,
-    }
-    return Run(model=row["model"], status=row["status"], **numbers, **measured)
+    return Run(
+        model=row["model"],
+        status=row["status"],
+        reserved_gib=float(row["mem_gb"]) if row["mem_gb"] else None,
+        tokens_per_s_gpu=float(row["tok_s_gpu"]) if row["tok_s_gpu"] else None,
+        **numbers,
+    )
 
 
 def split() -> dict[str, set[tuple[str, int]]]:

@@ -131,7 +131,7 @@ def differences(
         for a, b in alike
         if a.reserved_gib is not None and b.reserved_gib is not None
     ]
-    measured, expected, level = np.array(rows).T
+    measured, expected, level = np.array(rows, dtype=float).T
     clear = measured > NOISE * level
     wrong = np.abs(measured) > NOISE * level
     return {
@@ -147,12 +147,16 @@ def fits(some: list[Run], worst: Mapping[int, tuple[float, float]], given: Const
     """How often a run that worked is judged not to fit 80 GB, and one that failed to fit, kind by kind."""
     card, outside = gpu("h100").memory_bytes / GIB, (CONTEXT_BYTES + COMMUNICATOR_BYTES) / GIB
     worked = np.array([run.status == "ok" for run in some])
-    result: dict[str, Any] = {"worked": int(worked.sum()), "failed": int((~worked).sum())}
+    result: dict[str, Any] = {
+        "worked": int(worked.sum()),
+        "failed, out of memory or crashed": int((~worked).sum()),
+    }
     for index, name in enumerate(("host in step", "host ahead")):
         need = given.reserved(np.array([worst[run.row][index] for run in some])) + outside
         result[name] = {
             "worked but judged not to fit": int((need[worked] > card).sum()),
             "failed but judged to fit": int((need[~worked] <= card).sum()),
+            "of these, needing less than half of the card": int((need[~worked] <= card / 2).sum()),
         }
     return result
 

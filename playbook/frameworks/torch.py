@@ -10,6 +10,7 @@ shards under FSDP2 and tensor parallelism), and the FP32 gradient of one paramet
 
 from playbook.frameworks.aten_ends import embedding, head
 from playbook.frameworks.aten_layer import layer
+from playbook.frameworks.torch_pipeline import as_library
 from playbook.program.policy import Policy
 from playbook.spec import Scenario
 
@@ -78,5 +79,6 @@ POLICY = Policy(
     broadcasts=True,
     widens_gradients=True,
     workspace_bytes=CUBLAS_WORKSPACE_BYTES,
+    finish=as_library,
     refuse=refuse,
 )

@@ -75,7 +75,7 @@ def layer_costs(s: Scenario) -> tuple[LayerCost, ...]:
     another stage's than the embedding.
     """
     one = unpiped(s)
-    ctx = replace(context(one), pipelined=s.layout.pp > 1)
+    ctx = replace(context(one), pipelined=s.layout.pp > 1, even_shares=True)
     kinds = kinds_of(s, range(s.model.layers))
     laid = {kind: kind_costs(one, ctx, kinds.index(kind)) for kind in dict.fromkeys(kinds)}
     embedding, _, head = laid[kinds[0]]

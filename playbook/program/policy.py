@@ -117,6 +117,8 @@ class Context:
     microbatches: int = 1
     pipelined: bool = False
     symbolic: bool = False
+    even_shares: bool = False
+    """Whether whole parameters that are handed out count as equal shares, for the cost of one layer."""
     hosted: frozenset[str] = frozenset()
     """Terms of the state that are kept on the host."""
     frozen_table_bytes: int = 2

@@ -27,7 +27,7 @@ def hand_out(blocks: Blocks, ctx: Context) -> Blocks:
     All of them count at the first block that has weights; formulas in symbols keep the equal share.
     """
     place = next((index for index, block in enumerate(blocks) if block.weights), None)
-    if place is None or ctx.shard == 1:
+    if place is None or ctx.shard == 1 or ctx.even_shares:
         return blocks
     shares = partition([int_of(w.numel) for w in held(blocks)], ctx.shard) if not ctx.symbolic else []
     numels = shares[ctx.place(False)] if shares else []
