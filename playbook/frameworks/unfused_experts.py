@@ -1,14 +1,15 @@
 """Routed experts as Hugging Face's code computes them on CUDA: tokens sorted by expert, grouped products.
 
 Line by line what `grouped_mm_experts_forward` and the routers of Mixtral and Qwen3-MoE run and what autograd
-keeps of it. For each of n = T·K routed tokens that is, in BF16, 4h + 8e + 36 bytes: the sorted copy and the
-output of the experts, gate and up in one product, SiLU, their product, and the indices; 4·T·E of the router
-beside. Mixtral weights its outputs in FP32, so that copies of the features of all routed tokens pass in FP32.
+keeps of it. For each of n = T·K routed tokens that is, in BF16, 4h + 8e + 38 bytes: the sorted copy and the
+output of the experts, gate and up in one product, SiLU, their product, and the indices and weights; 4E + 4 a
+token beside. Mixtral weights its outputs in FP32, so that copies of the features of all routed tokens pass in
+FP32. Chosen weights are taken as divided by their sum, as both families' published configurations say.
 
 Backward writes the gradients of an index into zeros in place; a trace under a dispatch mode shows a copy.
 
-Source: transformers 5.24, integrations/moe.py and the two modelling files; rows and saved tensors agree with
-traces of that code under torch 2.13.
+Source: transformers 5.24, integrations/moe.py and the two modelling files. Rows, saved bytes and the peak of
+two layers agree with that code under torch 2.13 on CPU; no GPU has been measured.
 """
 
 from playbook.frameworks.lines import Line, Made, Segment, of_backward, of_forward
@@ -131,22 +132,26 @@ def combine(z: Sizes) -> list[Line]:
 
 
 def combine_backward(z: Sizes) -> list[Line]:
-    """From the gradient of the output to that of each expert's output, and of the weights."""
+    """From the gradient of the output to that of each expert's output, and of the weights.
+
+    The product's node casts and sums its gradients to their tensors before it lets go of what it saved.
+    """
     features = weighted_bytes(z) * z.n * z.h
     widen = [line(EXPERTS, "_to_copy", makes=made("d combined", WIDE * z.T * z.h))]
-    narrow = [
-        line(EXPERTS, "_to_copy", "d output wide", makes=made("d output", z.value * z.n * z.h)),
-    ]
+    node = ("d weighted", "expert output", "sorted weights")
+    cast = made("d output", z.value * z.n * z.h)
+    narrow = [line(EXPERTS, "_to_copy", "d output wide", *node, makes=cast)]
+    weights = made("d weights", weighted_bytes(z) * z.n)
     output = "d output wide" if casts(z) else "d output"
     return [
         *(widen if casts(z) else []),
         line(EXPERTS, "clone", "d combined", makes=made("d restored", features)),
         line(EXPERTS, "new_zeros", makes=made("d weighted", features)),
         line(EXPERTS, "index_put", "d restored", "d weighted", "inverse"),
-        line(EXPERTS, "mul", "d weighted", "expert output", makes=made("d weights by feature", features)),
-        line(EXPERTS, "mul", "d weighted", "sorted weights", makes=made(output, features)),
+        line(EXPERTS, "mul", makes=made("d weights by feature", features)),
+        line(EXPERTS, "mul", makes=made(output, features)),
         *(narrow if casts(z) else []),
-        line(EXPERTS, "sum", "d weights by feature", makes=made("d weights", weighted_bytes(z) * z.n)),
+        line(EXPERTS, "sum", "d weights by feature", *node, makes=weights),
     ]
 
 
