@@ -57,16 +57,17 @@ def feed_forward(z: Sizes) -> list[Tensor]:
 
 
 def streams(z: Sizes, block: Block) -> list[Tensor]:
-    """Whole tensors of the residual stream's width: outputs of row-split products, gradients of the inputs of
-    column-split ones, and the gradient of the stream itself."""
+    """Whole tensors: outputs of row-split products, gradients of the inputs of column-split ones (the stream,
+    or latent vectors), and the gradient of the stream itself."""
     whole: Size = z.value * z.T * z.h
     found = []
     for junction in block.junctions:
-        assert junction.input_rows is not None
-        assert junction.output_rows is not None
-        made, end = junction.output_rows[0], junction.input_rows[1]
-        first = end.rpartition("#")[0] + "#0"
-        found.append(passing(f"whole output of {made}", whole, made, made, "whole", "temporary"))
-        found.append(passing_back(f"whole d input of {first}", whole, first, end, "whole"))
+        if junction.output_rows is not None:
+            made = junction.output_rows[0]
+            found.append(passing(f"whole output of {made}", junction.bytes, made, made, "whole", "temporary"))
+        if junction.input_rows is not None:
+            end = junction.input_rows[1]
+            first = end.rpartition("#")[0] + "#0"
+            found.append(passing_back(f"whole d input of {first}", junction.bytes, first, end, "whole"))
     start, last = block.backward[0].name, block.backward[-1].name
     return [*found, passing_back("d stream", whole, start, last, "full")]

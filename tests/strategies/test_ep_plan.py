@@ -298,7 +298,10 @@ def test_an_independent_degree_is_refused_with_the_folded_one():
         pb.program(scenario(ep=2, ep_rule="independent"))
 
 
+MEGATRON = {"framework": "megatron", "recipe": "bf16-fp32grad"}
 PRESETS = [
+    ("deepseek-v3", {"dp": 64, "pp": 16, "ep": 64, "zero": 1, **MEGATRON}),
+    ("mixtral-8x7b", {"dp": 8, "cp": 2, "tp": 2, "ep": 4, "sequence_parallel": True, "zero": 1, **MEGATRON}),
     ("mixtral-8x7b", {"dp": 8, "ep": 8, "zero": 1}),
     ("mixtral-8x7b", {}),
     ("qwen3-30b-a3b", {"dp": 32, "cp": 2, "tp": 4, "ep": 16, "sequence_parallel": True, "zero": 3}),
@@ -309,10 +312,12 @@ PRESETS = [
 
 @pytest.mark.parametrize(("name", "fields"), PRESETS)
 def test_published_mixtures_are_predicted_end_to_end(name, fields):
-    model = pb.model(name)
+    model, fields = pb.model(name), dict(fields)
     if fields.get("pp"):
-        fields = {**fields, "stage_layers": (3, *[4] * 14, 2)}
-    s = pb.Scenario(model, Workload(recompute="full"), pb.Layout(**fields))
+        fields["stage_layers"] = (3, *[4] * 14, 2)
+    framework, recipe = fields.pop("framework", "textbook"), fields.pop("recipe", "bf16-fp32master")
+    work = Workload(recompute="full", recipe=recipe)
+    s = pb.Scenario(model, work, pb.Layout(**fields), framework=framework)
     found = pb.training_memory(s)
     inside = sum(row["bytes"] for row in found.terms if row["term"] not in ("context", "reserved_unused"))
     assert inside == found.peak_bytes
