@@ -21,6 +21,7 @@ def test_fit_prints_the_value_and_what_was_looked_at(capsys):
 def test_fit_asks_an_engine_for_concurrency(capsys):
     text = printed("fit --model llama-3.1-70b --tp 8 --vary concurrency --prompt 32000", capsys)
     assert "sequences at once" in text
+    assert "32\u2009000 + 512 tokens, cache in bf16" in text
     assert "source: formula" in text
 
 

@@ -73,8 +73,8 @@ def fit(scenario: Scenario, as_json: bool, vary: str, serving: bool, **load: Any
     from playbook.predict.fit import WORDS
     from playbook.predict.fit import fit as search
 
-    asked = serving or vary.strip().lower() == "concurrency"
-    found = search(scenario, vary, serving=Serving(**load) if asked else None)
+    engine = serving or vary.strip().lower() == "concurrency"
+    found = search(scenario, vary, serving=Serving(**load) if engine else None)
     if as_json:
         keys = ("vary", "value", "limit_bytes", "note")
         write_json({**{key: getattr(found, key) for key in keys}, "table": found.table})
@@ -83,11 +83,22 @@ def fit(scenario: Scenario, as_json: bool, vary: str, serving: bool, **load: Any
     answer = f"{thousands(best.value)} {WORDS[found.vary]}" if best else "nothing fits"
     if best:
         answer += f": {gb(best.device_bytes)} of {gb(found.limit_bytes)}, {gpu.name}"
-    write_pairs([("scenario", summary(scenario)), ("fits", answer), ("note", found.note)])
+    asked = summary(scenario) if found.serving is None else load_summary(scenario, found.serving)
+    write_pairs([("scenario", asked), ("fits", answer), ("note", found.note)])
     typer.echo("")
     rows = [(thousands(x.value), gb(x.device_bytes), "yes" if x.fits else "no") for x in found.tried]
     write_table((found.vary.replace("_", "-"), "device", "fits"), rows, words=(2,))
     typer.echo("source: formula")
+
+
+def load_summary(scenario: Scenario, serving: Serving) -> str:
+    """Return a serving load in one line."""
+    split = [f"{axis} {degree}" for axis, degree in scenario.layout.axes if degree > 1]
+    return (
+        f"{scenario.model.name} in {serving.weights}, {' '.join(split) or 'one rank'}, "
+        f"{thousands(serving.concurrency)} sequences of {thousands(serving.prompt)} + "
+        f"{thousands(serving.output)} tokens, cache in {serving.kv_dtype}"
+    )
 
 
 def explain(scenario: Scenario, as_json: bool, size: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from playbook.units import gb, size, thousands
+from playbook.units import size, thousands
 
 if TYPE_CHECKING:
     from playbook.predict.kv_cache import KvCache
@@ -37,9 +37,11 @@ def growth(cache: "KvCache") -> str:
     windows = sorted({kind.window for kind in cache.layers if kind.window})
     longest = thousands(windows[-1])
     if not cache.slope_bytes:
-        return f"a sequence of more than {longest} tokens takes {gb(cache.constant_bytes)} however long it is"
+        return (
+            f"a sequence of more than {longest} tokens takes {size(cache.constant_bytes)} however long it is"
+        )
     return (
-        f"no one rate per token: a sequence of n > {longest} tokens takes {gb(cache.constant_bytes)} + "
+        f"no one rate per token: a sequence of n > {longest} tokens takes {size(cache.constant_bytes)} + "
         f"{size(cache.slope_bytes)} · n"
     )
 
@@ -56,7 +58,7 @@ def padded(cache: "KvCache") -> str:
     """Say what groups of equally many layers take besides."""
     if not cache.padding_bytes:
         return ""
-    return f"vLLM fills its groups of layers up, which takes {gb(cache.padding_bytes)} more"
+    return f"vLLM fills its groups of layers up, which takes {size(cache.padding_bytes)} more"
 
 
 def shared(cache: "KvCache") -> str:
