@@ -9,6 +9,7 @@ from playbook.frameworks.aten import (
     rotate_backward,
     rotate_forward,
 )
+from playbook.frameworks.aten_math import by_math, math_backward, math_forward
 from playbook.frameworks.lines import GRADIENT, INPUT, Line, Made, block
 from playbook.program.block import Block, Junction
 from playbook.program.op import Region, Size
@@ -44,17 +45,29 @@ def attention_forward(z: Sizes) -> list[Line]:
     value = Made("v", z.value * key, "kv")
     lines.append(linear_forward("self_attn.v_proj", value, ("n1",), 2 * z.h * key, "kv", flag.qkv_bias))
     lines += rotate_forward(z, "q", query, "tp") + rotate_forward(z, "k", key, "kv")
-    core = (Made("o", z.value * query, "tp"), Made("log-sum-exp", WIDE * z.T * z.a, "tp"))
-    lines.append(
-        Line(
-            owner="self_attn", op="sdpa", makes=core, holds=("q", "k", "v"), flops=core_flops(z), region="tp"
-        )
-    )
+    lines += math_forward(z) if by_math(z) else flash_forward(z, query)
     attended = Made("attended", z.value * z.T * z.h, "gathered")
-    held = ("o", "q", "k", "v", "n1")
+    held = ("o", "o heads", "q", "k", "v", "n1")
     lines.append(linear_forward("self_attn.o_proj", attended, held, 2 * z.h * query, "tp", flag.output_bias))
     middle = Made("middle", z.value * z.T * z.h)
     return [*lines, Line(owner="", op="add", makes=(middle,), holds=(INPUT, "attended"))]
+
+
+def flash_forward(z: Sizes, query: Size) -> list[Line]:
+    """The attention core as one kernel, which keeps a sum for each row of scores."""
+    core = (Made("o", z.value * query, "tp"), Made("log-sum-exp", WIDE * z.T * z.a, "tp"))
+    held = ("q", "k", "v")
+    return [Line(owner="self_attn", op="sdpa", makes=core, holds=held, flops=core_flops(z), region="tp")]
+
+
+def flash_backward(z: Sizes, query: Size, key: Size) -> list[Line]:
+    """The core's backward, which works the scores out again."""
+    made = tuple(Made(f"d{name}", z.value * size, region) for name, size, region in by_head(query, key))
+    held = ("do", "q", "k", "v", "o", "log-sum-exp")
+    flops = 10 * z.b * z.s * z.s * z.a * z.k
+    return [
+        Line(owner="self_attn", op="sdpa_backward", makes=made, holds=held, flops=flops, region="tp"),
+    ]
 
 
 def heads(z: Sizes, name: str) -> Size:
@@ -123,19 +136,11 @@ def attention_backward(z: Sizes) -> list[Line]:
     """Backward of attention, from the gradient of the block's middle to that of its input."""
     query, key = z.T * z.a * z.k, z.T * z.g * z.k
     out = Made("do", z.value * query, "tp")
-    made = tuple(Made(f"d{name}", z.value * size, region) for name, size, region in by_head(query, key))
     lines = linear_backward(
         "self_attn.o_proj", "o", "dmiddle", out, 2 * z.h * query, "tp", z.model.output_bias
     )
     lines += [
-        Line(
-            owner="self_attn",
-            op="sdpa_backward",
-            makes=made,
-            holds=("do", "q", "k", "v", "o", "log-sum-exp"),
-            flops=10 * z.b * z.s * z.s * z.a * z.k,
-            region="tp",
-        ),
+        *(math_backward(z) if by_math(z) else flash_backward(z, query, key)),
         *rotate_backward(z, "k", key, "kv"),
         *rotate_backward(z, "q", query, "tp"),
     ]

@@ -60,10 +60,10 @@ def refuse(s: Scenario, elsewhere: str = ", or framework='textbook'") -> None:
             f"recipe='fsdp2-mixed' with zero={layout.zero}: it is FSDP2's mixed precision; use zero=3, or "
             "recipe='fp32' or 'bf16'"
         )
-    if workload.attention != "flash" or workload.recompute == "selective":
+    if workload.recompute == "selective":
         raise ValueError(
-            f"attention={workload.attention!r}, recompute={workload.recompute!r}: not built yet for "
-            f"framework='torch'; use attention='flash' and recompute='none' or 'full'{elsewhere}"
+            f"recompute={workload.recompute!r}: the reference transformer checkpoints whole layers; use "
+            f"recompute='none' or 'full'{elsewhere}"
         )
 
 

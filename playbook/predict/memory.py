@@ -26,8 +26,6 @@ CONTEXT_BYTES = 639 * MIB
 COMMUNICATOR_BYTES = 558 * MIB
 """What the first NCCL communicator adds, measured there too (NCCL 2.28.9)."""
 
-FP32_BYTES = 4
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TrainingMemory:
@@ -70,22 +68,15 @@ class TrainingMemory:
 
     @property
     def note(self) -> str:
-        """What the prediction leaves out, or what a lever does not do, in words; else empty."""
-        s = self.scenario
-        grouped, wide = s.model.heads != s.model.kv_heads, s.recipe.compute_bytes == FP32_BYTES
-        flash = s.workload.attention == "flash"
-        notes = []
-        if s.framework == "torch" and s.workload.kernels == "cuda" and grouped and wide and flash:
-            notes.append(
-                "in FP32 CUDA computes grouped heads by the math kernel, which saves every score; this "
-                "counts the flash kernel, so the real peak is higher: trace it, or use a BF16 recipe"
-            )
-        if s.workload.recompute == "selective" and flash and not policy(s.framework).selective_keeps:
-            notes.append(
-                "recompute='selective' drops the scores of attention, and flash attention keeps none: it "
-                "saves next to nothing here; use recompute='full', or attention='math' to see what it drops"
-            )
-        return "; ".join(notes)
+        """What a lever does not do here, in words; else empty."""
+        work = self.scenario.workload
+        drops = policy(self.scenario.framework).selective_keeps
+        if work.recompute != "selective" or work.attention != "flash" or drops:
+            return ""
+        return (
+            "recompute='selective' drops the scores of attention, and flash attention keeps none: it saves "
+            "next to nothing here; use recompute='full', or attention='math' to see what it drops"
+        )
 
     @property
     def peak_bytes(self) -> int:

@@ -30,6 +30,10 @@ def refuse_unrunnable(strategy: str, scenario: Scenario, *, by_hand: bool, fault
         "recompute='selective' is not built for runs on ranks; use none or full",
     )
     refuse(
+        workload.attention == "math",
+        "attention='math': ranks run whatever kernel torch chooses; use attention='flash', or trace it",
+    )
+    refuse(
         workload.recipe == "fsdp2-mixed" and (strategy != "fsdp2" or by_hand),
         "recipe='fsdp2-mixed' is FSDP2's own mixed precision; use fsdp2 by='library', or recipe='fp32'",
     )

@@ -15,7 +15,7 @@ def small(**changes) -> Model:
 
 
 def sizes(name: str = "fp32", **changes) -> Sizes:
-    return Sizes.of(small(**changes), Workload(sequence=64, micro_batch=2), recipe(name))
+    return Sizes.of(small(**changes), Workload(sequence=64, micro_batch=2, kernels="cpu"), recipe(name))
 
 
 def scenario(model=None, layout=None, **work) -> Scenario:
@@ -114,7 +114,6 @@ def test_ddp_fills_its_buckets_in_the_order_of_the_gradients():
         (small(gated=False), None, {}, "feed-forward part without gate"),
         (None, None, {"recipe": "bf16-fp32grad"}, "use one of bf16-fp32master, fp32, bf16, fsdp2-mixed, sgd"),
         (None, None, {"recipe": "fsdp2-mixed"}, "use zero=3"),
-        (None, None, {"attention": "math"}, "use attention='flash'"),
         (None, None, {"recompute": "selective"}, "recompute='none' or 'full'"),
     ],
 )

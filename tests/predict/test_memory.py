@@ -145,9 +145,10 @@ def test_formulas_evaluate_to_the_bytes_of_the_walk(
         assert found == dict(zip(names, walk.levels[row].tolist(), strict=True))
 
 
-def test_what_fp32_attention_saves_on_cuda_is_said_to_be_missing():
-    told = memory_of("torch", model="toy-15m", sequence=64, recipe="fp32")
-    assert "math kernel" in told.note
+def test_a_lever_that_drops_nothing_is_told():
+    told = memory_of("textbook", model="toy-15m", sequence=64, recompute="selective")
+    assert "flash attention keeps none" in told.note
     assert told.note in repr(told)
-    assert not memory_of("torch", model="toy-15m", sequence=64, recipe="fp32", kernels="cpu").note
-    assert not memory_of("torch", model="toy-15m", sequence=64, recipe="bf16").note
+    scores = memory_of("textbook", model="toy-15m", sequence=64, recompute="selective", attention="math")
+    assert not scores.note
+    assert not memory_of("torch", model="toy-15m", sequence=64, recipe="fp32").note
