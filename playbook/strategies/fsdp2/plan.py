@@ -22,6 +22,7 @@ from playbook.program.policy import Context
 from playbook.program.state import flat_numel, flat_of, partial_sums, shard_numel, state, unit
 from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout, Scenario
+from playbook.strategies.fsdp2.alone import alone
 from playbook.strategies.zero1.plan import sum_replicas
 
 GATHER = "/all_gather@dp#0"
@@ -42,8 +43,9 @@ def shard_block(block: Block, ctx: Context) -> Block:
     block = enter(block, "data")
     held = state(block, ctx, parameters=True, gradients=True, optimizer=True)
     block = replace(block, tensors=(*block.tensors, *held))
-    block = with_forward(block, ctx)
-    return with_gradients(with_backward(block, ctx), ctx)
+    block = with_gradients(with_backward(with_forward(block, ctx), ctx), ctx)
+    single = ctx.policy.buffers and ctx.shard == 1 and not any(weight.expert for weight in block.weights)
+    return alone(block) if single else block
 
 
 def kept(ctx: Context) -> bool:
