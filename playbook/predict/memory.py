@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from playbook.frameworks import policy
+from playbook.predict.padding import padded_experts
 from playbook.predict.stages import blocks_of, context, program_of, rank_memories, templates
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.polynomial import Polynomial, constant
@@ -68,11 +69,11 @@ class TrainingMemory:
 
     @property
     def note(self) -> str:
-        """What a lever does not do here, in words; else empty."""
-        work = self.scenario.workload
+        """What a lever or a degree does not do here, in words; else empty."""
+        work, padded = self.scenario.workload, padded_experts(self.scenario)
         drops = policy(self.scenario.framework).selective_keeps
         if work.recompute != "selective" or work.attention != "flash" or drops:
-            return ""
+            return padded
         return (
             "recompute='selective' drops the scores of attention, and flash attention keeps none: it saves "
             "next to nothing here; use recompute='full', or attention='math' to see what it drops"
