@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.ultrascale import GIB, Run, ahead_bytes, milliseconds_a_layer, peak_bytes, runs, split
+from playbook.frameworks.nanotron import POLICY
 from playbook.predict.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES
 from playbook.spec.cluster import gpu
 
@@ -144,15 +145,22 @@ def differences(
 
 
 def fits(some: list[Run], worst: Mapping[int, tuple[float, float]], given: Constants) -> dict[str, Any]:
-    """How often a run that worked is judged not to fit 80 GB, and one that failed to fit, kind by kind."""
+    """How often a run that worked is judged not to fit 80 GB, and one that failed to fit, kind by kind, and
+    by the upper end of the band, as predictions are judged."""
     card, outside = gpu("h100").memory_bytes / GIB, (CONTEXT_BYTES + COMMUNICATOR_BYTES) / GIB
     worked = np.array([run.status == "ok" for run in some])
     result: dict[str, Any] = {
         "worked": int(worked.sum()),
         "failed, out of memory or crashed": int((~worked).sum()),
     }
-    for index, name in enumerate(("host in step", "host ahead")):
-        need = given.reserved(np.array([worst[run.row][index] for run in some])) + outside
+    near, far = np.array([worst[run.row] for run in some]).T
+    needs = {
+        "host in step": given.reserved(near),
+        "host ahead": given.reserved(far),
+        "upper end of the band": (1 + POLICY.reserved_share[1]) * near,
+    }
+    for name, reserved in needs.items():
+        need = reserved + outside
         result[name] = {
             "worked but judged not to fit": int((need[worked] > card).sum()),
             "failed but judged to fit": int((need[~worked] <= card).sum()),
