@@ -27,6 +27,8 @@ class Case:
         Whose twin.
     framework
         "torch" is the reference transformer, "transformers" Hugging Face's code.
+    chapter
+        Line of a chapter's table that ships with the library; none if empty.
     """
 
     model: str
@@ -35,6 +37,7 @@ class Case:
     work: dict[str, Any] = field(default_factory=dict)
     rank: int = 0
     framework: str = "torch"
+    chapter: str = ""
 
     @property
     def scenario(self) -> pb.Scenario:
@@ -75,6 +78,25 @@ def split(
     return Case(model=model, layers=layers, layout=layout, rank=rank, work=work)
 
 
+def staged(
+    model: str,
+    pp: int,
+    rank: int,
+    layers: int,
+    schedule: str = "1f1b",
+    chunks: int | None = None,
+    **work: Any,
+) -> Case:
+    """A rank of a pipeline of the reference transformer."""
+    layout = {"pp": pp, "schedule": schedule, "chunks": chunks}
+    return Case(model=model, layers=layers, layout=layout, rank=rank, work=work)
+
+
+def shared(model: str, dp: int, rank: int, layers: int | None = None, **work: Any) -> Case:
+    """Replicas that share the optimizer's state."""
+    return Case(model=model, layers=layers, layout={"dp": dp, "zero": 1}, rank=rank, work=work)
+
+
 CASES: tuple[Case, ...] = (
     fsdp("llama-3.2-1b", 8, 0, micro_batch=2, sequence=2048),
     ddp("llama-3.2-1b", 8, 0, micro_batch=2, sequence=2048, recipe="fp32"),
@@ -100,4 +122,28 @@ CASES: tuple[Case, ...] = (
     hugging("qwen3-8b", 256, 17, layers=6, micro_batch=1, sequence=8192, global_batch=1024),
     split("llama-3.1-70b", 8, 7, layers=4, micro_batch=1, sequence=8192, sp=True, recompute="full"),
     fsdp("mistral-7b-v0.3", 16, 8, layers=8, micro_batch=1, sequence=4096, global_batch=48),
+    staged("llama-3.1-8b", 4, 0, 16, micro_batch=1, sequence=4096, global_batch=8, recipe="bf16"),
+    shared("llama-3.2-1b", 8, 5, micro_batch=2, sequence=2048, recipe="bf16"),
+    staged("llama-3.1-8b", 4, 3, 16, micro_batch=1, sequence=4096, global_batch=8, recipe="bf16"),
+    shared("llama-3.1-8b", 64, 63, layers=4, micro_batch=1, sequence=4096),
+    staged("llama-3.1-8b", 2, 1, 8, "interleaved-1f1b", 2, micro_batch=1, sequence=4096, global_batch=4),
+    hugging("llama-3.1-70b", 256, 255, layers=2, micro_batch=1, sequence=4096),
+    fsdp("llama-3.1-405b", 1024, 5, layers=1, micro_batch=1, sequence=4096),
+    split("qwen3-8b", 8, 3, layers=6, micro_batch=2, sequence=4096, recipe="bf16"),
+    hugging("smollm2-135m", 64, 40, micro_batch=8, sequence=2048),
+    ddp("mistral-7b-v0.1", 16, 9, layers=3, micro_batch=2, sequence=4096, recipe="fp32"),
+    hugging("llama-3.2-3b", 8, 4, layers=14, micro_batch=2, sequence=4096, reshard=False),
+    split("llama-3.1-70b", 8, 100, layers=4, dp=16, sp=True, sequence=8192, recipe=MIXED),
+    staged("llama-3.1-8b", 4, 1, 16, "gpipe", micro_batch=1, sequence=2048, global_batch=8, recipe="bf16"),
+    fsdp("qwen2.5-7b", 8, 6, layers=8, micro_batch=1, sequence=4096, recompute="full", global_batch=16),
+    hugging("tinyllama-1.1b", 1024, 1000, micro_batch=4, sequence=2048),
+    shared("qwen3-0.6b", 4, 0, micro_batch=4, sequence=2048, recompute="full", recipe="fp32"),
+    ddp("tinyllama-1.1b", 256, 255, micro_batch=4, sequence=2048, recipe="bf16", global_batch=4096),
+    hugging("qwen3-8b", 8, 2, layers=12, micro_batch=4, sequence=2048, recompute="full"),
+    split("mistral-7b-v0.3", 2, 0, layers=8, micro_batch=1, sequence=8192, sp=True, recipe="bf16"),
+    fsdp("llama-3.1-70b", 64, 1, layers=6, micro_batch=1, sequence=8192, recompute="full"),
+    hugging("mistral-7b-v0.3", 32, 31, layers=8, micro_batch=1, sequence=16384, recompute="full"),
+    staged("qwen3-8b", 2, 0, 8, "zbv", micro_batch=1, sequence=4096, global_batch=4, recipe="bf16"),
+    split("llama-3.1-8b", 2, 3, layers=8, dp=4, sequence=4096, recipe=MIXED, global_batch=8),
+    fsdp("llama-3.2-3b", 8, 3, micro_batch=1, sequence=4096),
 )

@@ -126,6 +126,7 @@ def time_real(case: Case, device: Any) -> dict[str, Any]:
 
     from playbook.runtime.torch_private import quiet
     from playbook.runtime.trace_step import default_dtype
+    from playbook.runtime.twin_arrivals import Arrivals
     from playbook.runtime.twin_step import WARM_UPS, clear, make_step
     from playbook.runtime.twin_world import TwinPlace
 
@@ -135,7 +136,7 @@ def time_real(case: Case, device: Any) -> dict[str, Any]:
     place = TwinPlace(group=mesh.get_group("dp"), device=device, axis="dp", submesh=mesh)
     clear(device)
     with default_dtype(dtype), quiet():
-        step = make_step(scenario, {"dp": place}, device, None)
+        step = make_step(scenario, {"dp": place}, device, None, Arrivals())
         for _ in range(WARM_UPS):
             step.take()
         found = step.instants()

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from playbook.runtime.twin_values import bytes_of, nothing, scale, tile
+from playbook.runtime.twin_values import bytes_of, no_wait, nothing, scale, tile
 
 MESSAGE_STD = 0.02
 """Standard deviation of what arrives from a rank that is not there."""
@@ -30,6 +30,9 @@ class Clock(Protocol):
         """Fill the outputs, take so long, and say when it is done; `in_order` on the caller's own stream."""
         ...
 
+
+Wait = Callable[[Tensor], float]
+"""Seconds until the message that fills a room is there."""
 
 Price = Callable[[str, int, Sequence[int]], float]
 """Seconds of a collective by its name, payload in bytes and the global ranks that take part."""
@@ -48,6 +51,8 @@ class TwinGroup(dist.ProcessGroup):
         Runs what a collective does for its time.
     price
         How long that is.
+    wait_s
+        How long a receive waits for its message at least.
 
     Notes
     -----
@@ -55,9 +60,12 @@ class TwinGroup(dist.ProcessGroup):
     all-gather, the message of a send. torch 2.13 calls the single-tensor forms by other names than 2.11.
     """
 
-    def __init__(self, *, rank: int, members: Sequence[int], clock: Clock, price: Price) -> None:
+    def __init__(
+        self, *, rank: int, members: Sequence[int], clock: Clock, price: Price, wait_s: Wait = no_wait
+    ) -> None:
         super().__init__(rank, len(members))  # pyright: ignore[reportCallIssue]
         self.members, self._rank, self._clock, self._price = tuple(members), rank, clock, price
+        self._wait_s = wait_s
         self._name, self._description = "", ""
 
     def rank(self) -> int:
@@ -178,9 +186,13 @@ class TwinGroup(dist.ProcessGroup):
 
         def fill() -> None:
             for tensor in tensors:
-                tensor.data.normal_(0.0, MESSAGE_STD)
+                if tensor.is_floating_point():
+                    tensor.data.normal_(0.0, MESSAGE_STD)
+                else:
+                    tensor.data.zero_()
 
-        return self._go("receive", bytes_of(tensors), fill, list(tensors), None)
+        wait_s = max(map(self._wait_s, tensors), default=0.0)
+        return self._go("receive", bytes_of(tensors), fill, list(tensors), None, wait_s)
 
     def barrier(self, opts: Any = None) -> dist.Work:
         """Nobody else to wait for."""
@@ -216,9 +228,16 @@ class TwinGroup(dist.ProcessGroup):
         return self._go(op, payload, fill, [tensor for pair in pairs for tensor in pair], options)
 
     def _go(
-        self, op: str, payload: int, fill: Callable[[], None], tensors: list[Tensor], options: Any
+        self,
+        op: str,
+        payload: int,
+        fill: Callable[[], None],
+        tensors: list[Tensor],
+        options: Any,
+        least_s: float = 0.0,
     ) -> dist.Work:
         seconds = self._price(op, payload, self.members) if self.size() > 1 else 0.0
+        seconds = max(seconds, least_s)
         in_order = not getattr(options, "asyncOp", True)
         with torch.no_grad():
             done = self._clock.run(seconds, fill, tensors, in_order)

@@ -5,8 +5,11 @@ from dataclasses import replace
 from playbook.frameworks import torch as torch_policy
 from playbook.predict import training_memory
 from playbook.predict.unbuilt import refuse_unbuilt
+from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario
 from playbook.spec.rules import choice
+from playbook.strategies import plan
+from playbook.strategies.pp.plan import LIBRARY_SCHEDULES
 from playbook.units import gb
 
 NETWORKS = ("modelled", "off")
@@ -44,28 +47,32 @@ def check_twin(s: Scenario, network: str) -> str:
 
 def check_transformer(s: Scenario) -> None:
     """Refuse layouts that the reference transformer's code does not have."""
-    torch_policy.refuse(s, elsewhere="")
     layout = s.layout
-    if layout.tp > 1 and layout.dp > 1 and layout.zero < 3:
+    if by_library(s):
+        check_traceable(as_run(s))  # both run the library's code
+    elif layout.dp * layout.tp > 1:
         raise ValueError(
-            f"dp={layout.dp} x tp={layout.tp} with zero={layout.zero}: DistributedDataParallel does not take "
-            "DTensor's parameters; use zero=3"
+            f"schedule={layout.schedule} with dp={layout.dp} and tp={layout.tp}: the library does not have "
+            f"it, and our own loop has no other axis; use dp=1 and tp=1, or {', '.join(LIBRARY_SCHEDULES)}"
         )
-    if layout.pp > 1 and layout.dp * layout.tp > 1:
-        raise ValueError(
-            f"pp={layout.pp} with dp={layout.dp} and tp={layout.tp}: a twin's pipeline rank is alone in its "
-            "stage so far; use dp=1 and tp=1"
-        )
-    if layout.tp > s.model.kv_heads:
-        raise ValueError(
-            f"tp={layout.tp} but {s.model.name} has {s.model.kv_heads} key-value heads, which DTensor splits "
-            f"evenly; use tp={s.model.kv_heads} or less"
-        )
+    else:
+        torch_policy.refuse(s, elsewhere="")
+        plan("pp").refuse_run(s, True)
+
+
+def by_library(s: Scenario) -> bool:
+    """Whether torch's own code runs all of it."""
+    return s.layout.pp == 1 or s.layout.schedule in LIBRARY_SCHEDULES
 
 
 def as_run(s: Scenario) -> Scenario:
-    """The scenario as a twin runs it: torch's accounting in place of the textbook's, on a GPU's kernels."""
+    """The scenario as a twin runs it: torch's accounting in place of the textbook's, on a GPU's kernels.
+
+    An order that torch does not have runs by hand, so that the textbook's stays.
+    """
     framework = "transformers" if s.framework == "transformers" else "torch"
+    if framework == "torch" and not by_library(s):
+        framework = "textbook"
     return replace(s, framework=framework, workload=replace(s.workload, kernels="cuda"))
 
 

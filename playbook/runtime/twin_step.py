@@ -11,14 +11,18 @@ from typing import Any
 import torch
 
 from playbook.models.batch import make_batch
+from playbook.runtime.action_owners import Together
 from playbook.runtime.part import LOOK_AWAY, Watch
 from playbook.runtime.torch_private import quiet
-from playbook.runtime.trace_step import Ready, default_dtype, make_optimizer
-from playbook.runtime.twin_build import build_part
+from playbook.runtime.trace_build import Ready
+from playbook.runtime.trace_step import default_dtype, degrees
+from playbook.runtime.twin_arrivals import Arrivals, arrivals_of
 from playbook.runtime.twin_clock import hold_nothing
 from playbook.runtime.twin_instants import Instant, Instants, Meter
+from playbook.runtime.twin_parts import prepare_twin
+from playbook.runtime.twin_scope import as_run
 from playbook.runtime.twin_terms import terms_of_step
-from playbook.runtime.twin_world import cluster_price, free, twin_world
+from playbook.runtime.twin_world import Network, cluster_price, twin_world
 from playbook.spec import Scenario
 
 WARM_UPS = 3
@@ -34,11 +38,14 @@ ENOUGH_S = 20.0
 class TwinStep:
     """One rank's optimizer step, ready to be taken."""
 
-    def __init__(self, ready: Ready, microbatches: list[Any], meter: Meter) -> None:
-        self.ready, self.microbatches, self.meter = ready, microbatches, meter
+    def __init__(self, ready: Ready, microbatches: list[Any], meter: Meter, arrivals: Arrivals) -> None:
+        self.ready, self.microbatches, self.meter, self.arrivals = ready, microbatches, meter, arrivals
 
     def take(self, watch: Watch = LOOK_AWAY) -> None:
         """Forward and backward of every micro-batch, then the optimizer."""
+        if self.ready.part.by_action:
+            self.arrivals.begin()
+            watch = Together(watch, self.arrivals)
         self.ready.part.forward_backward(self.microbatches, watch)
         watch.enter(-1, "O")
         self.ready.optimizer.step()
@@ -99,29 +106,24 @@ def run_twin(
         instants, peak_bytes, reserved_bytes, seconds, repeats_s, compute_s (the step without the network),
         exposed_s (what it adds) and, if asked for, terms, op and context_bytes.
     """
-    switch, priced = {"on": network == "modelled"}, cluster_price(scenario.cluster)
-
-    def price(*call: Any) -> float:
-        return priced(*call) if switch["on"] else free(*call)
-
+    arrivals = Arrivals()
+    net = Network(cluster_price(scenario.cluster), arrivals.wait_s, network == "modelled")
     dtype = torch.bfloat16 if scenario.recipe.parameter_bytes == 2 else torch.float32
     with (
-        twin_world(degrees_of(scenario), rank, device, price, hold) as places,
+        twin_world(degrees(scenario), rank, device, net.price, hold, net.wait_s) as places,
         default_dtype(dtype),
         quiet(),
         cleared(device),
     ):
-        step = make_step(scenario, places, device, build)
+        step = make_step(scenario, places, device, build, arrivals)
         for _ in range(WARM_UPS):
             step.take()
         found = step.instants()
-        repeats_s = step.times(repeats)
-        switch["on"] = False
-        alone_s = step.times(repeats) if network == "modelled" else repeats_s
+        compute_s, repeats_s = timed_twice(scenario, rank, step, net, repeats)
         peak, reserved = (max(sizes) for sizes in zip(*map(sizes_of, found), strict=True))
         terms = terms_of_step(step, peak, reserved) if with_terms else {}
         del step
-    seconds, compute_s = statistics.median(repeats_s), statistics.median(alone_s)
+    seconds = statistics.median(repeats_s)
     return {
         "instants": [asdict(row) for row in found],
         "peak_bytes": peak,
@@ -134,21 +136,30 @@ def run_twin(
     }
 
 
+def timed_twice(
+    scenario: Scenario, rank: int, step: TwinStep, net: Network, repeats: int
+) -> tuple[float, list[float]]:
+    """Median seconds of the step without the network, then seconds of each with it, if it takes any."""
+    wanted, net.on = net.on, False
+    alone_s = step.times(repeats)
+    net.on = wanted
+    compute_s = statistics.median(alone_s)
+    if not wanted:
+        return compute_s, alone_s
+    if scenario.layout.pp > 1:
+        step.arrivals.due_s = arrivals_of(as_run(scenario), rank, compute_s)
+    return compute_s, step.times(repeats)
+
+
 def sizes_of(row: Instant) -> tuple[int, int]:
     """Allocated and reserved bytes."""
     return row.allocated_bytes, row.reserved_bytes
 
 
-def degrees_of(scenario: Scenario) -> dict[str, int]:
-    """Axes with more than one rank, outermost first; a world of one has an axis too."""
-    degrees = {axis: degree for axis, degree in reversed(scenario.layout.axes) if degree > 1}
-    return degrees or {"dp": 1}
-
-
-def make_step(scenario: Scenario, places: Any, device: torch.device, build: str | None) -> TwinStep:
+def make_step(
+    scenario: Scenario, places: Any, device: torch.device, build: str | None, arrivals: Arrivals
+) -> TwinStep:
     """Build the rank's part, its optimizer and its micro-batches."""
-    part = build_part(scenario, places, device, build)
-    axes = {str(place.group.group_name): axis for axis, place in places.items()}
     batch = make_batch(
         scenario.model,
         sequences=scenario.workload.micro_batch * scenario.microbatches,
@@ -156,8 +167,8 @@ def make_step(scenario: Scenario, places: Any, device: torch.device, build: str 
         seed=0,
         device=device,
     )
-    ready = Ready(part, make_optimizer(scenario, part.module), axes)
-    return TwinStep(ready, batch.cut(scenario.microbatches), Meter(device))
+    ready = prepare_twin(scenario, places, device, build)
+    return TwinStep(ready, batch.cut(scenario.microbatches), Meter(device), arrivals)
 
 
 @contextmanager

@@ -9,6 +9,11 @@ def nothing() -> None:
     """Leave everything as it is."""
 
 
+def no_wait(_: Tensor) -> float:
+    """Every message is there at once."""
+    return 0.0
+
+
 def bytes_of(tensors: Any) -> int:
     """Bytes of several tensors."""
     return sum(tensor.nbytes for tensor in tensors)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
 from playbook.program.timeline import ring_seconds
@@ -15,7 +16,8 @@ from playbook.runtime.fake_world import FakePlace
 from playbook.runtime.part import Place
 from playbook.runtime.torch_private import part, quiet
 from playbook.runtime.twin_clock import GpuClock, NoClock, hold_nothing
-from playbook.runtime.twin_group import Price, TwinGroup
+from playbook.runtime.twin_group import Price, TwinGroup, Wait
+from playbook.runtime.twin_values import no_wait
 from playbook.spec import Cluster
 
 BACKEND = "twin"
@@ -56,9 +58,37 @@ def free(op: str, payload_bytes: int, members: Sequence[int]) -> float:
     return 0.0
 
 
+class Network:
+    """What collectives and messages take, which can be switched off.
+
+    Parameters
+    ----------
+    price, wait_s
+        As in `TwinGroup`.
+    on
+        Whether they take anything.
+    """
+
+    def __init__(self, price: Price, wait_s: Wait, on: bool) -> None:
+        self.on, self._price, self._wait_s = on, price, wait_s
+
+    def price(self, op: str, payload_bytes: int, members: Sequence[int]) -> float:
+        """Seconds of a collective."""
+        return self._price(op, payload_bytes, members) if self.on else 0.0
+
+    def wait_s(self, room: Tensor) -> float:
+        """Seconds until a message is there."""
+        return self._wait_s(room) if self.on else 0.0
+
+
 @contextmanager
 def twin_world(
-    degrees: Mapping[str, int], rank: int, device: torch.device, price: Price, hold: Hold = hold_nothing
+    degrees: Mapping[str, int],
+    rank: int,
+    device: torch.device,
+    price: Price,
+    hold: Hold = hold_nothing,
+    wait_s: Wait = no_wait,
 ) -> Iterator[dict[str, Place]]:
     """Be one rank of a world while the context is open, on a real device.
 
@@ -72,12 +102,16 @@ def twin_world(
         Where its tensors are: a CPU, or the GPU that is current. A rank is no number of a GPU here.
     price, hold
         What collectives cost, and what keeps a stream busy for so long.
+    wait_s
+        How long a receive waits for its message.
     """
     world = math.prod(degrees.values())
 
     def make(group_rank: int, members: Sequence[int]) -> TwinGroup:
         clock = GpuClock(device, hold) if device.type == "cuda" else NoClock()
-        return TwinGroup(rank=group_rank, members=members or range(world), clock=clock, price=price)
+        return TwinGroup(
+            rank=group_rank, members=members or range(world), clock=clock, price=price, wait_s=wait_s
+        )
 
     register()
     if device.type == "cuda":  # so that a mesh does not choose a GPU by the rank's number

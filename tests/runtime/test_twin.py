@@ -104,9 +104,8 @@ def test_the_command_prints_the_keys_that_were_promised(monkeypatch, capsys):
     ("changes", "says"),
     [
         ({"framework": "megatron"}, "use framework='torch' or 'textbook' or 'transformers'"),
-        ({"dp": 2, "tp": 2}, "use zero=3"),
         ({"zero": 2, "dp": 8}, "zero=3 with reshard=False"),
-        ({"pp": 2, "dp": 2}, "use dp=1 and tp=1"),
+        ({"pp": 2, "dp": 2, "schedule": "dualpipe"}, "use dp=1 and tp=1, or gpipe"),
         ({"framework": "transformers", "dp": 8}, "use zero=3"),
     ],
 )

@@ -8,9 +8,12 @@ from torch.distributed.tensor import DTensor
 import playbook as pb
 from playbook.models.transformer import Transformer
 from playbook.runtime.torch_private import quiet
-from playbook.runtime.twin_build import build_part, load_build
+from playbook.runtime.trace_step import degrees
+from playbook.runtime.twin_arrivals import Arrivals
+from playbook.runtime.twin_build import load_build
 from playbook.runtime.twin_models import hugging_face, kind_of
-from playbook.runtime.twin_step import degrees_of, make_step, run_twin
+from playbook.runtime.twin_parts import prepare_twin
+from playbook.runtime.twin_step import make_step, run_twin
 from playbook.runtime.twin_world import free, twin_world
 
 CPU = torch.device("cpu")
@@ -54,7 +57,9 @@ def scenario(framework="torch", sequence=16, recipe="fp32", model=TOY, **layout)
         ({"dp": 64, "zero": 3, "reshard": False, "recompute": "full"}, 63),
         ({"tp": 2, "sequence_parallel": True, "recipe": "bf16"}, 1),
         ({"dp": 4, "tp": 2, "zero": 3, "sequence_parallel": True}, 3),
-        ({}, 0),
+        ({"dp": 4, "zero": 1, "recipe": "bf16"}, 3),
+        ({"pp": 2, "global_batch": 4}, 1),
+        ({"pp": 2, "schedule": "dualpipe", "global_batch": 4}, 0),
     ],
 )
 def test_a_rank_takes_its_step_whatever_the_world(layout, rank):
@@ -67,8 +72,8 @@ def test_a_rank_takes_its_step_whatever_the_world(layout, rank):
 
 def test_a_replicas_gradient_is_that_of_the_model_alone():
     s = scenario(dp=8)
-    with twin_world(degrees_of(s), 3, CPU, free) as places, quiet():
-        step = make_step(s, places, CPU, None)
+    with twin_world(degrees(s), 3, CPU, free) as places, quiet():
+        step = make_step(s, places, CPU, None, Arrivals())
         alone = Transformer(TOY)
         replica: Any = step.ready.part.module
         alone.load_state_dict(replica.module.state_dict())
@@ -83,8 +88,8 @@ def test_a_replicas_gradient_is_that_of_the_model_alone():
 def test_a_rank_holds_its_own_uneven_shard_and_real_values():
     model = replace(TOY, vocabulary=1000)
     s = scenario(model=model, dp=3, zero=3)
-    with twin_world(degrees_of(s), 2, CPU, free) as places, quiet():
-        weights = dict(build_part(s, places, CPU).module.named_parameters())
+    with twin_world(degrees(s), 2, CPU, free) as places, quiet():
+        weights = dict(prepare_twin(s, places, CPU).part.module.named_parameters())
         table, norm = weights["embed_tokens.weight"], weights["norm.weight"]
         assert isinstance(table, DTensor)
         assert table.to_local().shape[0] == 1000 - 2 * 334
@@ -95,8 +100,8 @@ def test_a_rank_holds_its_own_uneven_shard_and_real_values():
 
 def test_a_tensor_parallel_rank_holds_its_part_of_the_heads():
     s = scenario(tp=2)
-    with twin_world(degrees_of(s), 1, CPU, free) as places, quiet():
-        weights = dict(build_part(s, places, CPU).module.named_parameters())
+    with twin_world(degrees(s), 1, CPU, free) as places, quiet():
+        weights = dict(prepare_twin(s, places, CPU).part.module.named_parameters())
         query = weights["layers.0.self_attn.q_proj.weight"]
         assert isinstance(query, DTensor)
         assert query.to_local().shape == (TOY.heads * TOY.head_dim // 2, TOY.hidden)
@@ -104,8 +109,8 @@ def test_a_tensor_parallel_rank_holds_its_part_of_the_heads():
 
 def test_tied_weights_stay_one():
     s = scenario(model=replace(TOY, tied=True), dp=4, zero=3)
-    with twin_world(degrees_of(s), 1, CPU, free) as places, quiet():
-        module: Any = build_part(s, places, CPU).module
+    with twin_world(degrees(s), 1, CPU, free) as places, quiet():
+        module: Any = prepare_twin(s, places, CPU).part.module
         assert module.lm_head.weight is module.embed_tokens.weight
 
 
@@ -138,10 +143,10 @@ def test_a_model_that_is_built_with_other_parameters_is_refused(monkeypatch):
     s = scenario(dp=8)
     monkeypatch.setattr("playbook.runtime.twin_build.Transformer", lambda _: torch.nn.Linear(2, 2))
     with (
-        twin_world(degrees_of(s), 3, CPU, free) as places,
+        twin_world(degrees(s), 3, CPU, free) as places,
         pytest.raises(ValueError, match=r"was built with 6 parameters but has [0-9]+"),
     ):
-        build_part(s, places, CPU)
+        prepare_twin(s, places, CPU)
 
 
 def test_hugging_faces_code_is_chosen_by_what_a_model_has():
