@@ -6,7 +6,8 @@ counted apart, over the whole score matrix or its causal half. Recomputation is 
 
 Sources: Kaplan et al., Scaling Laws for Neural Language Models, 2020, table 1 (N without tables); Hoffmann et
 al., Training Compute-Optimal Large Language Models, 2022, appendix F (tables counted); Chowdhery et al.,
-PaLM, 2022, appendix B (6N + 12·L·H·Q·T, the whole matrix); Dao, FlashAttention-2, 2023, section 4 (causal half).
+PaLM, 2022, appendix B (6N + 12·L·H·Q·T, the whole matrix); Dao, FlashAttention-2, 2023, section 4 (causal
+half).
 """
 
 from collections.abc import Iterator
