@@ -1,9 +1,9 @@
 """The derived form of a scenario, for sliders and planners: one derivation a structural variant, then arrays.
 
 Structure is what changes the rows: framework, recipe, recompute, ZeRO stage, whether tensor parallelism is
-on, whether micro-batches accumulate, and how many dense layers stand before those with experts. Sizes and
-degrees are values. Shards count P/N here where the walk rounds rows up, so the two agree to the padding (none
-where N divides every parameter's rows).
+on, whether heads share keys and values, whether micro-batches accumulate, and how many dense layers stand
+before those with experts. Sizes and degrees are values. Shards count P/N here where the walk rounds rows up,
+so the two agree to the padding (none where N divides every parameter's rows).
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,8 @@ def variant(s: Scenario) -> Scenario:
     microbatches = min(s.microbatches, 3)
     dense, ways = leading(model), 2 * cut.tp * cut.cp
     fields: dict[str, Any] = dict.fromkeys(("hidden", "ffn", "vocabulary", "max_sequence"), 64 * ways)
-    fields |= {"heads": ways, "kv_heads": ways if whole_heads else max(1, cut.tp // 2), "head_dim": 16}
+    heads = 2 * ways if model.heads != model.kv_heads else ways
+    fields |= {"heads": heads, "kv_heads": ways if whole_heads else max(1, cut.tp // 2), "head_dim": 16}
     fields |= {"layers": LAYERS + dense + 1, "moe": usual_experts(model.moe, dense, cut)}
     fields |= {"positions": 64 * ways if model.positions else 0}
     fields |= {"mla": usual_latents(model.mla), "mtp": 0, "source": "symbols", "ignored_keys": ()}

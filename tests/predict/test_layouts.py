@@ -146,3 +146,34 @@ def test_the_variant_keeps_what_changes_the_rows():
     small = variant(s)
     assert (small.framework, small.model.tied, small.workload.recompute) == ("torch", True, "full")
     assert (small.layout.reshard, small.layout.zero, small.microbatches) == (False, 3, 3)
+
+
+KINDS = ("mixtral-8x7b", "deepseek-v2-lite", "deepseek-v3", "gemma-2-2b", "olmo-2-7b", "gpt-oss-120b")
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("degrees", [{"dp": 8, "zero": 3}, {"dp": 2, "tp": 2, "zero": 1}])
+@pytest.mark.parametrize("name", KINDS)
+def test_experts_latents_and_dense_layers_in_front_have_a_derived_form_too(name, degrees, recompute):
+    """One or three dense layers stand before those with experts in DeepSeek's models."""
+    layout = pb.Layout(**degrees)
+    work = pb.Workload(
+        sequence=2048, global_batch=2 * layout.dp, recipe="bf16-fp32master", recompute=recompute
+    )
+    s = pb.Scenario(pb.model(name), work, layout, framework="textbook")
+    peaks = closed_form(s).peaks(values_of(s))
+    assert peaks.bytes[0] == pytest.approx(pb.training_memory(s).peak_bytes, rel=1e-9)
+
+
+def test_hugging_faces_experts_have_a_derived_form_up_to_the_padding_of_shards():
+    layout = pb.Layout(dp=8, zero=3)
+    work = pb.Workload(sequence=2048, recipe="fsdp2-mixed")
+    s = pb.Scenario(pb.model("qwen3-30b-a3b"), work, layout, framework="transformers")
+    peaks = closed_form(s).peaks(values_of(s))
+    assert peaks.bytes[0] == pytest.approx(pb.training_memory(s).peak_bytes, rel=1e-6)
+
+
+def test_dense_layers_among_those_with_experts_are_refused_with_what_walks_them():
+    s = pb.Scenario(pb.model("llama-4-maverick-text"), pb.Workload(sequence=2048), framework="textbook")
+    with pytest.raises(ValueError, match="llama-4-maverick-text.*dense layers among.*use training_memory"):
+        closed_form(s)
