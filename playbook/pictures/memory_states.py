@@ -22,7 +22,7 @@ def rank_states(s: Scenario, rank: int = 0) -> tuple[ZeroState, ...]:
     """
     layout = s.layout
     if layout.tp == layout.pp == layout.ep == layout.etp == layout.dp_replicate == 1:
-        return zero_states(s.model, s.recipe, layout.shard_ranks)
+        return zero_states(s.model, s.recipe, layout.shard_ranks, s.workload.lora)
     held = [state_terms(s, rank, zero) for zero in range(4)]
     whole = held[0]
     return tuple(

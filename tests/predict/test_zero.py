@@ -50,3 +50,18 @@ def test_megatrons_table_of_eight_ranks(recipe, zero1, zero2):
 def test_ranks_must_be_at_least_one():
     with pytest.raises(ValueError, match="ranks=0 must be at least 1"):
         zero_states(1000, "fp32", 0)
+
+
+@pytest.mark.parametrize("recipe", ["muon", "adam8bit", "fp8", "lora", "qlora"])
+def test_recipes_that_tell_tensors_apart_have_the_bytes_of_the_program(recipe):
+    model = pb.model("llama-3.2-1b")
+    for zero, state in enumerate(zero_states(model, recipe, 4)):
+        s = pb.Scenario(model, pb.Workload(sequence=8, recipe=recipe), pb.Layout(dp=4, zero=zero))
+        assert state.total_bytes == pytest.approx(sum(pb.program(s).memory().state.values()), rel=1e-6)
+
+
+def test_muon_saves_four_bytes_for_each_weight_in_a_matrix():
+    model = pb.model("llama-3.2-1b")
+    adam, muon = (zero_states(model, name, 1)[0].total_bytes for name in ("bf16-fp32master", "muon"))
+    # 16 layers: q and o of 2048 × 2048, k and v of 512 × 2048, three of 8192 × 2048.
+    assert adam - muon == 4 * 16 * 2048 * (2 * 2048 + 2 * 512 + 3 * 8192)
