@@ -86,3 +86,16 @@ def test_fewer_micro_batches_than_stages_less_one_are_refused():
     s = pb.Scenario(model(), work, pb.Layout(pp=4), framework="nanotron")
     with pytest.raises(ValueError, match="2 micro-batches with pp=4.*at least pp - 1 = 3"):
         pb.training_memory(s)
+
+
+@pytest.mark.parametrize(("billions", "without", "with_fp32"), [(1, 16, 20), (7, 112, 140), (70, 1120, 1400)])
+def test_sixteen_and_twenty_bytes_a_parameter_as_in_the_playbooks_table(billions, without, with_fp32):
+    """The Ultra-Scale Playbook, table of weights, gradients and optimizer state, in GB; without and with FP32
+    accumulation, where the BF16 gradients stand beside the FP32 buffer."""
+    s = scenario()
+    held = pb.training_memory(s).walk.state
+    numel = held["parameters"] // 2
+    state = sum(held[term] for term in ("parameters", "gradients", "master_weights", "optimizer"))
+    half = sum(t.bytes for block in blocks(1) for t in block.tensors if t.name.endswith("half gradient"))
+    assert (state + half) / numel * billions == with_fp32
+    assert recipe("bf16-fp32master").state_bytes * billions == without
