@@ -95,7 +95,7 @@ def test_a_program_times_itself_at_its_clusters_rates(scenario):
 def test_passed_keys_travel_beside_the_core_and_the_row_behind_it_waits_for_the_last(scenario, bandwidth):
     slow = Link(latency_s=1e-9, bandwidth_bytes_per_s=bandwidth)
     rates = Rates(flops_per_s=1e9, memory_bytes_per_s=1e15, links={"cp": slow})
-    program = pb.program(scenario("torch", recipe="fp32", cp=4))
+    program = pb.program(scenario("torch", recipe="bf16", cp=4))
     found, ids = time_program(program, rates), program.ids()
     end = found.start_s + found.duration_s
     core = ids.index("m0/F/layers.1.self_attn/sdpa#0")
@@ -103,8 +103,8 @@ def test_passed_keys_travel_beside_the_core_and_the_row_behind_it_waits_for_the_
     behind = found.start_s[core + 1]
     assert found.start_s[hops[0]] == pytest.approx(found.start_s[core])
     assert behind == pytest.approx(max(end[core], end[hops[-1]]))
-    # A quarter of 32 · 32 scores of 4 heads of 16 features; three hops of 2 · 8 · 2 · 16 · 4 bytes.
-    computing, talking = 4 * 32 * 32 * 64 / 4 / 1e9, 3 * (1e-9 + 2 * 8 * 2 * 16 * 4 / bandwidth)
+    # A quarter of 32 · 32 scores of 4 heads of 16 features; three hops of 2 · 8 · 2 · 16 · 2 bytes.
+    computing, talking = 4 * 32 * 32 * 64 / 4 / 1e9, 3 * (1e-9 + 2 * 8 * 2 * 16 * 2 / bandwidth)
     assert behind - found.start_s[core] == pytest.approx(max(computing, talking))
 
 

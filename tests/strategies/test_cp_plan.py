@@ -211,3 +211,10 @@ def test_a_policy_that_names_no_output_of_its_core_is_told_so(scenario):
     ctx = replace(context(s), policy=rules)
     with pytest.raises(ValueError, match="call the tensor 'attention output'"):
         plan("cp").rewrite((nameless,), ctx)
+
+
+def test_attention_without_a_fused_core_is_refused_with_what_has_one(scenario):
+    with pytest.raises(
+        ValueError, match="cp=2 with attention that is no fused kernel .*use attention='flash'"
+    ):
+        pb.program(scenario("torch", cp=2, recipe="fp32"))

@@ -53,10 +53,16 @@ def core_of(block: Block, ctx: Context) -> Core | None:
     Raises
     ------
     ValueError
-        If the policy's template names no queries, keys, values or output.
+        If attention is no fused core here, or the policy's template names no queries, keys, values or output.
     """
     ahead, back = first_core(block.forward), first_core(block.backward)
     if ahead is None or back is None:
+        if any(op.owner.startswith("self_attn") for op in block.forward):
+            raise ValueError(
+                f"cp={ctx.cp} with attention that is no fused kernel (attention='math', or grouped heads in "
+                "FP32): keys and values are sent to fused cores only; use attention='flash' and a BF16 "
+                "recipe, or framework='textbook'"
+            )
         return None
     born = [tensor for tensor in block.tensors if tensor.birth.row == ahead.name and tensor.name in OUTPUTS]
     queries, keys, values = (part(named(block, name), ctx) for name in "qkv")
