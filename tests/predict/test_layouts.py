@@ -151,8 +151,9 @@ def test_the_variant_keeps_what_changes_the_rows():
 KINDS = ("mixtral-8x7b", "deepseek-v2-lite", "deepseek-v3", "gemma-2-2b", "olmo-2-7b", "gpt-oss-120b")
 
 
-@pytest.mark.parametrize("recompute", ["none", "full"])
-@pytest.mark.parametrize("degrees", [{"dp": 8, "zero": 3}, {"dp": 2, "tp": 2, "zero": 1}])
+@pytest.mark.parametrize(
+    ("degrees", "recompute"), [({"dp": 8, "zero": 3}, "full"), ({"dp": 2, "tp": 2, "zero": 1}, "none")]
+)
 @pytest.mark.parametrize("name", KINDS)
 def test_experts_latents_and_dense_layers_in_front_have_a_derived_form_too(name, degrees, recompute):
     """One or three dense layers stand before those with experts in DeepSeek's models."""
