@@ -51,12 +51,15 @@ def kind_of(model: Model) -> tuple[str, dict[str, Any]]:
     ValueError
         If no kind has all of it.
     """
-    odd = {"norm": model.norm != "rms", "positions": model.positions > 0, "gated": not model.gated}
-    wrong = [name for name, other in odd.items() if other]
-    if wrong or (model.qkv_bias and model.qk_norm):
+    wrong = list(model.unlike_llama)
+    if model.qkv_bias and model.qk_norm:
+        wrong.append("biases beside norms over heads")
+    if model.chunked or model.full_layers:
+        wrong.append("windows in some layers or chunks")
+    if wrong:
         raise ValueError(
-            f"model {model.name!r} is not of a Hugging Face kind that the twin builds ({', '.join(wrong)}); "
-            "use a Llama, Mistral or Qwen kind"
+            f"model {model.name!r} has {', '.join(wrong)}: not of a Hugging Face kind that the twin builds; "
+            "use a dense Llama, Mistral or Qwen kind"
         )
     if model.qk_norm:
         return "Qwen3", {"attention_bias": False}
