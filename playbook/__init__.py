@@ -51,6 +51,7 @@ HOMES = {
     "load_run": "playbook.runtime.run",
     "trace": "playbook.runtime.trace",
     "twin": "playbook.runtime.twin",
+    "recorded_twins": "playbook.recorded",
     "compare": "playbook.compare",
     "source": "playbook.lessons",
     "check": "playbook.lessons",
