@@ -1,6 +1,7 @@
 """Twins on a GPU against the predicted memory, and the twin of two GPUs against the two.
 
     python -m benchmarks.gpu_twin --output DIR --seconds 500
+    CUDA_VISIBLE_DEVICES=1 python -m benchmarks.gpu_twin --output DIR --part 1/2   (beside 0/2 on GPU 0)
     python -m benchmarks.gpu_twin --output DIR --pair
 
 The grid of `twin_cases` in its order, in a process of its own; a case that ends or hangs it says so, and the
@@ -23,9 +24,6 @@ from benchmarks.twin_cases import CASES, Case
 from benchmarks.twin_pair import measure_pairs
 from playbook.compare import predicted_instants
 
-REPEATS = 2
-"""Timed steps of a case, with the network and without."""
-
 HANGS_AFTER_S = 120.0
 """A case that has not ended by then is stopped."""
 
@@ -39,7 +37,9 @@ def measure(case: Case, device: Any, hold: Any) -> dict[str, Any]:
 
     scenario = case.scenario
     predicted = pb.training_memory(scenario, rank=case.rank)
-    found = run_twin(scenario, case.rank, network="modelled", device=device, hold=hold, repeats=REPEATS)
+    found = run_twin(
+        scenario, case.rank, network=case.network, device=device, hold=hold, repeats=case.repeats
+    )
     return {
         "predicted_peak_bytes": predicted.peak_bytes,
         "predicted_instant": predicted.instant,
@@ -63,11 +63,18 @@ def describe(number: int, case: Case) -> dict[str, Any]:
         "rank": case.rank,
         "layout": case.layout,
         "work": case.work,
+        "network": case.network,
     }
 
 
-def run_child(first: int, until: float, file: Path) -> None:
-    """Measure the cases from `first` on in this process."""
+def part_of(part: str) -> list[tuple[int, Case]]:
+    """Cases of a part of the grid with their numbers: "1/2" is every second one, from the second on."""
+    first, of = (int(number) for number in part.split("/"))
+    return list(enumerate(CASES))[first::of]
+
+
+def run_child(first: int, until: float, file: Path, part: str) -> None:
+    """Measure the cases of a part from its `first` on in this process."""
     import torch
 
     from playbook.runtime.twin_clock import make_hold
@@ -76,7 +83,7 @@ def run_child(first: int, until: float, file: Path) -> None:
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     hold = make_hold(device)
-    for number, case in enumerate(CASES[first:], first):
+    for number, case in part_of(part)[first:]:
         if time.time() > until:
             return
         begin = time.perf_counter()
@@ -103,21 +110,22 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def run_grid(folder: Path, seconds: float) -> None:
-    """Measure the grid, in as many processes as it takes."""
-    file, until = folder / "gpu_twin.jsonl", time.time() + seconds
+def run_grid(folder: Path, seconds: float, part: str = "0/1") -> None:
+    """Measure a part of the grid, in as many processes as it takes."""
+    file, until = folder / f"gpu_twin.{part.split('/')[0]}.jsonl", time.time() + seconds
+    chosen = part_of(part)
     file.unlink(missing_ok=True)
-    while (done := len(rows_of(file))) < len(CASES) and time.time() < until:
-        run_until_stuck(file, done, until)
+    while (done := len(rows_of(file))) < len(chosen) and time.time() < until:
+        run_until_stuck(file, done, until, part)
         if len(rows_of(file)) == done and time.time() < until:
-            append(file, {**describe(done, CASES[done]), "failed": "its process ended or hung"})
-        write_summary(folder, rows_of(file))
-    write_summary(folder, rows_of(file))
+            append(file, {**describe(*chosen[done]), "failed": "its process ended or hung"})
+        write_summary(folder)
+    write_summary(folder)
 
 
-def run_until_stuck(file: Path, first: int, until: float) -> None:
+def run_until_stuck(file: Path, first: int, until: float, part: str) -> None:
     """Start a child and stop it when a case takes too long."""
-    command = [sys.executable, "-m", "benchmarks.gpu_twin", "--first", str(first)]
+    command = [sys.executable, "-m", "benchmarks.gpu_twin", "--first", str(first), "--part", part]
     child = subprocess.Popen([*command, "--until", str(until), "--output", str(file.parent)])
     count, since = first, time.time()
     try:
@@ -125,7 +133,7 @@ def run_until_stuck(file: Path, first: int, until: float) -> None:
             time.sleep(0.5)
             if (now := len(rows_of(file))) > count:
                 count, since = now, time.time()
-                write_summary(file.parent, rows_of(file))
+                write_summary(file.parent)
             if time.time() - since > HANGS_AFTER_S:
                 return
     finally:
@@ -133,10 +141,11 @@ def run_until_stuck(file: Path, first: int, until: float) -> None:
         child.wait()
 
 
-def write_summary(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Write gpu_twin.json: the machine, the errors' median and worst, and every row."""
+def write_summary(folder: Path) -> None:
+    """Write gpu_twin.json: the machine, the errors' median and worst, and every row of all parts."""
     import torch
 
+    rows = [row for file in folder.glob("gpu_twin.*.jsonl") for row in rows_of(file)]
     errors = sorted(abs(row["error"]) for row in rows if "error" in row)
     told = {
         "date": time.strftime("%Y-%m-%d"),
@@ -148,7 +157,7 @@ def write_summary(folder: Path, rows: list[dict[str, Any]]) -> None:
         "failed": sum("failed" in row for row in rows),
         "median_error": statistics.median(errors) if errors else None,
         "worst_error": errors[-1] if errors else None,
-        "rows": rows,
+        "rows": sorted(rows, key=lambda row: row["case"]),
     }
     (folder / "gpu_twin.json").write_text(json.dumps(told, indent=1) + "\n")
 
@@ -170,16 +179,18 @@ def main() -> None:
     arguments.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     arguments.add_argument("--seconds", type=float, default=500.0)
     arguments.add_argument("--pair", action="store_true")
+    arguments.add_argument("--part", default="0/1", help="part of the grid, as in 1/2, for a GPU of its own")
     arguments.add_argument("--first", type=int)
     arguments.add_argument("--until", type=float, default=0.0)
     given = arguments.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     if given.first is not None:
-        run_child(given.first, given.until, given.output / "gpu_twin.jsonl")
+        file = given.output / f"gpu_twin.{given.part.split('/')[0]}.jsonl"
+        run_child(given.first, given.until, file, given.part)
     elif given.pair:
         measure_pairs(given.output / "gpu_twin_pair.json", gpu_names())
     else:
-        run_grid(given.output, given.seconds)
+        run_grid(given.output, given.seconds, given.part)
         print((given.output / "gpu_twin.json").read_text())
 
 

@@ -27,8 +27,10 @@ class Case:
         Whose twin.
     framework
         "torch" is the reference transformer, "transformers" Hugging Face's code.
+    network, repeats
+        Whether collectives take the modelled time; timed steps, with the network and without.
     chapter
-        Line of a chapter's table that ships with the library; none if empty.
+        Chapter whose table shows it; none if empty.
     """
 
     model: str
@@ -37,6 +39,8 @@ class Case:
     work: dict[str, Any] = field(default_factory=dict)
     rank: int = 0
     framework: str = "torch"
+    network: str = "modelled"
+    repeats: int = 2
     chapter: str = ""
 
     @property
@@ -97,7 +101,18 @@ def shared(model: str, dp: int, rank: int, layers: int | None = None, **work: An
     return Case(model=model, layers=layers, layout={"dp": dp, "zero": 1}, rank=rank, work=work)
 
 
+def shown(model: str, dp: int, rank: int, **work: Any) -> Case:
+    """A twin of chapter 01's table: whole models, whose collectives take no time, since steps of the largest
+    would be minutes."""
+    return replace(fsdp(model, dp, rank, **work), network="off", repeats=1, chapter="01")
+
+
 CASES: tuple[Case, ...] = (
+    shown("llama-3.1-70b", 64, 0, sequence=4096, recompute="full"),
+    shown("llama-3.1-405b", 1024, 1023, sequence=1024, recompute="full"),
+    shown("llama-3.1-8b", 64, 63, sequence=4096, recompute="full"),
+    shown("llama-3.2-1b", 8, 3, sequence=4096, micro_batch=2, recompute="full"),
+    shown("smollm2-135m", 8, 5, sequence=2048, micro_batch=4),
     fsdp("llama-3.2-1b", 8, 0, micro_batch=2, sequence=2048),
     ddp("llama-3.2-1b", 8, 0, micro_batch=2, sequence=2048, recipe="fp32"),
     hugging("llama-3.2-1b", 8, 3, micro_batch=2, sequence=2048),
@@ -147,4 +162,6 @@ CASES: tuple[Case, ...] = (
     split("llama-3.1-8b", 2, 3, layers=8, dp=4, sequence=4096, recipe=MIXED, global_batch=8),
     fsdp("llama-3.2-3b", 8, 3, micro_batch=1, sequence=4096),
     ddp("qwen3-0.6b", 1, 0, micro_batch=4, sequence=2048, recipe="bf16", global_batch=8),
+    hugging("qwen3-30b-a3b", 8, 1, 4, micro_batch=1, sequence=2048),
+    hugging("mixtral-8x7b", 8, 2, 2, micro_batch=1, sequence=2048),
 )

@@ -21,13 +21,13 @@ PAIRS: dict[str, Case] = {
 }
 """Scenarios of two ranks."""
 
-CHANNELS = (1, 8, 16, 32)
+CHANNELS = (1, 16)
 """How many multiprocessors a modelled collective takes from compute: several are tried."""
 
 SMALL, LARGE = 2**16, 2**28
 """Bytes of the two all-reduces that give latency and bandwidth of the link."""
 
-REPEATS = 8
+REPEATS = 6
 PORT = 29517
 
 

@@ -33,13 +33,12 @@ def test_every_case_is_one_that_a_twin_runs(number):
 
 
 def test_the_largest_cases_fit_the_card():
-    for number in (1, 14, 33):
-        case = CASES[number]
-        assert pb.training_memory(case.scenario, rank=case.rank).peak_bytes < 0.9 * H200_BYTES
+    largest = max(pb.training_memory(case.scenario, rank=case.rank).peak_bytes for case in CASES[:40])
+    assert largest < 0.9 * H200_BYTES
 
 
 def test_a_case_that_ends_its_process_is_named_and_the_next_one_has_its_turn(tmp_path, monkeypatch):
-    def stuck(file, first, until):
+    def stuck(file, first, until, part):
         if first != 1:
             gpu_twin.append(file, {**gpu_twin.describe(first, CASES[first]), "error": 0.01 * (first + 1)})
 
