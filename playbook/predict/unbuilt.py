@@ -37,13 +37,13 @@ def refuse_layout(s: Scenario) -> None:
     layout = s.layout
     if layout.ep > 1 and layout.ep_rule == "independent":
         raise ValueError(
-            f"ep={layout.ep} with ep_rule='independent': ranks that hold other experts of the same tokens are "
-            "not built; use ep_rule='folded', which re-cuts the ranks of dp, cp and tp"
+            f"ep={layout.ep} with ep_rule='independent': ranks that hold other experts of the same tokens "
+            "are not built; use ep_rule='folded', which re-cuts the ranks of dp, cp and tp"
         )
     if layout.dp_replicate > 1 and layout.zero == 0:
         raise ValueError(
-            f"dp_replicate={layout.dp_replicate} with zero=0: replicas of what is not shared are the dp ranks "
-            "themselves; use dp_replicate=1, or zero=3 (HSDP)"
+            f"dp_replicate={layout.dp_replicate} with zero=0: replicas of what is not shared are the dp "
+            "ranks themselves; use dp_replicate=1, or zero=3 (HSDP)"
         )
     if layout.dp_replicate > 1 and policy(s.framework).broadcasts and layout.zero < SHARDS_ALL:
         raise ValueError(

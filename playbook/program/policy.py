@@ -135,7 +135,7 @@ class Context:
 
     @property
     def expert_shard(self) -> int:
-        """Ranks that an expert's state is shared among: those that hold the same experts, inside a replica."""
+        """Ranks that share an expert's state: those that hold the same experts, inside a replica."""
         return self.dp * self.cp * self.tp // (self.etp * self.ep * self.dp_replicate)
 
     @property

@@ -27,7 +27,9 @@ def test_a_field_that_no_program_models_is_refused_by_name(layout, work, words):
 
 
 def test_a_framework_without_a_policy_is_refused_with_those_that_have_one():
-    with pytest.raises(ValueError, match="framework='llm-foundry' is not built yet; use one of .*textbook, torch"):
+    with pytest.raises(
+        ValueError, match="framework='llm-foundry' is not built yet; use one of .*textbook, torch"
+    ):
         ask(framework="llm-foundry")
 
 
