@@ -1,90 +1,40 @@
 """Users' questions about training memory, asked through the public API and the command line.
 
-Questions and answers are those of `tests/data/cases_train_memory.json`, each with its source; no expected
-value is computed here. What a case leaves open is asked with a named assumption, listed in `OPEN`; what its
-inputs do not determine is in `NOT_ASKED`.
+Those about recipes and adapters stand in the file of that name. Questions and answers are those of
+`tests/data/cases_train_memory.json`; no expected value is computed here.
 """
 
-import json
-import shlex
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import playbook as pb
-from playbook.cli import run_command
-from playbook.predict.memory import TrainingMemory
 from playbook.predict.zero import zero_states
 from playbook.spec import recipe
+from tests.cases.train_memory import (
+    ASKED,
+    CASES,
+    GB,
+    GIB,
+    MB,
+    NOT_ASKED,
+    OPEN,
+    case,
+    command,
+    predict,
+    term,
+    within,
+)
 
-GB, MB, GIB = 10**9, 10**6, 2**30
-FILE = Path(__file__).resolve().parents[1] / "data" / "cases_train_memory.json"
-CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in json.loads(FILE.read_text("utf-8"))}
-ASKED: set[str] = set()
-
-OPEN = {
-    "mem-04": "28 layers, 16 heads of 256 and 16 384 features of GPT-J; one token, so that states are all; "
-    "2 048 tokens for what does not shrink",
-    "mem-05": "allocations one by one as Hugging Face's code makes them: those of Qwen3-8B, whose vocabulary "
-    "is the same",
-    "mem-08": "the ratio holds for a layer, so that of GPT-3's sizes with a·s/h = 16 is asked",
-    "mem-09": "the parts of attention that the note names: input, norm output, q, k, v and the core's output",
-    "mem-11": "the parameters are those of Llama 2 70B; 8 tokens, so that the step's end is seen alone",
-    "mem-12": "the bucket is that of a model with more parameters than it has elements",
-    "mem-14": "32 heads, as the model's card says",
-    "mem-17": "16 heads of 80 in a vision layer; 32 heads of 128 and 8 for keys in a text layer; the base is "
-    "given, since images need more than layers",
-    "mem-20": "8-bit moments of the token table too, as the expected 2 bytes a parameter say",
-    "mem-25": "Llama 3.2 1B, 8 tokens, DeepSpeed's buffers: gathered weights of stage 3 turn the order round",
-    "mem-24": "adapters of rank 8 on q and v: 0.04 % of the model",
-}
-"""What a case does not say, and how it is asked nevertheless."""
-
-NOT_ASKED = {
-    "mem-22": "the model, the micro-batch and the split of the three stages that were measured",
-}
-"""Cases whose inputs do not determine a prediction, with what is missing."""
-
-
-def case(number: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Hand a test its case, and note that the case is asked."""
-    ASKED.add(number)
-    return pytest.mark.parametrize(
-        ("given", "expected"), [(CASES[number]["input"], CASES[number]["expected"])], ids=[number]
-    )
-
-
-def within(expected: float, per_cent: float) -> Any:
-    """A number up to a tolerance in per cent."""
-    return pytest.approx(expected, rel=per_cent / 100)
-
-
-def predict(model: pb.Model | str, layout: pb.Layout | None = None, **more: Any) -> TrainingMemory:
-    """Memory of a model, a preset's if it is a name; `framework` or fields of the workload."""
-    shape = pb.model(model) if isinstance(model, str) else model
-    framework = more.pop("framework", "textbook")
-    work = pb.Workload(**{"sequence": 8, **more})
-    return pb.training_memory(pb.Scenario(shape, work, layout or pb.Layout(), framework=framework))
-
-
-def term(found: Any, name: str) -> int:
-    """Bytes of one term at the peak."""
-    return {row["term"]: row["bytes"] for row in found.terms}[name]
-
-
-def command(line: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Run a command with `--json` and return its object."""
-    assert run_command(shlex.split(f"{line} --json")) == 0
-    return json.loads(capsys.readouterr().out)
+ABOUT_RECIPES = {"mem-14", "mem-15", "mem-17", "mem-18", "mem-19", "mem-20", "mem-24"}
+"""Cases that the other file asks."""
 
 
 def test_every_case_of_the_topic_is_asked_or_says_what_is_missing() -> None:
     assert len(CASES) == 15
-    assert set(CASES) == ASKED | set(NOT_ASKED)
-    assert not ASKED & set(NOT_ASKED)
-    assert set(OPEN) <= ASKED
+    assert set(CASES) == ASKED | ABOUT_RECIPES | set(NOT_ASKED)
+    assert not (ASKED | ABOUT_RECIPES) & set(NOT_ASKED)
+    assert set(OPEN) <= ASKED | ABOUT_RECIPES
     assert all(entry["source"] for entry in CASES.values())
 
 
@@ -243,90 +193,6 @@ def test_foreach_adam_makes_the_optimizer_step_the_peak(
         assert at_the_step / GB == within(expected["with_foreach_temp_gb"][index], 1)
         fits = at_the_step <= given["gpu_gb"] * GB
         assert fits == expected["fits_before_activations"][index]
-
-
-@case("mem-14")
-def test_the_dtype_of_what_is_not_quantised_tells_the_two_sizes_apart(
-    given: dict[str, Any], expected: dict[str, Any]
-) -> None:
-    llama = pb.Model(
-        name="open-llama-3b",
-        family="llama",
-        layers=26,
-        hidden=3200,
-        heads=32,
-        kv_heads=32,
-        head_dim=100,
-        ffn=8640,
-        vocabulary=32000,
-        max_sequence=2048,
-    )
-    every = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    rows = pb.adapters(llama, pb.Lora(rank=1, targets=every)).rows
-    assert sum(row["count"] * row["inputs"] * row["outputs"] for row in rows) == expected["linear_params"]
-    assert llama.parameters == expected["total_params"]
-    for tables, size in (("fp32", "gb_if_tables_fp32"), ("bf16", "gb_if_tables_fp16")):
-        lora = pb.Lora(rank=1, targets=("q_proj",), tables=tables)
-        assert term(predict(llama, recipe="qlora", lora=lora), "parameters") / GB == within(expected[size], 2)
-
-
-@case("mem-15")
-def test_qlora_saves_at_most_what_the_weights_shrink(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    lora, qlora = (predict(given["config"], recipe=name) for name in ("lora", "qlora"))
-    whole, packed = term(lora, "parameters"), term(qlora, "parameters")
-    assert whole / GB == within(expected["lora_weights_gb"], 1)
-    assert packed / GB == within(expected["qlora_weights_gb"], 1)
-    assert (whole - packed) / GB == within(expected["max_saving_gb"], 1)
-    assert any("widened" in tensor.name for tensor in qlora.walk.program.templates)
-
-
-@case("mem-17")
-def test_names_match_in_the_vision_tower_too(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    common = {"family": "llama", "layers": 40, "vocabulary": 128256, "max_sequence": 4096}
-    text = pb.Model(name="text", hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336, **common)
-    vision = pb.Model(name="vision", hidden=1280, heads=16, kv_heads=16, head_dim=80, ffn=5120, **common)
-    found = pb.adapters((text, vision), pb.Lora(rank=given["r"], targets=tuple(given["targets"])))
-    assert found.of("text") == expected["text_adapters"]
-    assert found.of("vision") == expected["vision_adapters"]
-    assert found.trainable == expected["trainable"] == given["reported_trainable"]
-    assert expected["base"] + found.trainable == given["reported_all"]
-
-
-@case("mem-18")
-def test_adapters_on_every_projection(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    targets = tuple(f"{name}_proj" for name in given["targets"].split(","))
-    found = pb.adapters(pb.model(given["config"]), pb.Lora(rank=given["r"], targets=targets))
-    assert found.trainable == expected["trainable"]
-    assert round(found.percent, 3) == expected["percent"]
-
-
-@case("mem-19")
-@pytest.mark.parametrize(("index", "name"), [(0, "fp32"), (1, "fp32-bf16states")])
-def test_the_dtype_of_adams_moments(
-    given: dict[str, Any], expected: dict[str, Any], index: int, name: str
-) -> None:
-    found = term(predict(given["config"], recipe=name), "optimizer")
-    assert round(found / GB, 2) == expected["moments_gb"][index]
-    assert recipe(name).state_bytes == expected["bytes_per_param_total_fp32_params_grads"][index]
-
-
-@case("mem-20")
-def test_moments_in_8_bits(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    wide, packed = expected["moments_gb"]
-    assert term(predict(given["config"]), "optimizer") / GB == within(wide, 2)
-    assert term(predict(given["config"], recipe="adam8bit-tables"), "optimizer") / GB == within(packed, 2)
-
-
-@case("mem-24")
-@pytest.mark.parametrize(("name", "size"), [("fsdp2-mixed", "frozen_base_gb_per_gpu_fp32"), ("bf16", "bf16")])
-def test_the_storage_dtype_of_frozen_weights(
-    given: dict[str, Any], expected: dict[str, Any], name: str, size: str
-) -> None:
-    model = pb.model("llama-3.1-8b")
-    assert model.parameters == given["params"]
-    layout = pb.Layout(dp=given["gpus"], zero=3)
-    found = predict(model, layout, recipe=name, lora=pb.Lora(rank=8))
-    assert term(found, "parameters") / GB == within(expected[size], 1)
 
 
 @case("mem-12")
