@@ -74,7 +74,7 @@ def twins_of(case: Case, link: Link) -> list[dict[str, Any]]:
         gc.collect()
         clear(device)
         kept = ("seconds", "compute_s", "peak_bytes", "reserved_bytes")
-        found.append({"channels": channels, **{key: told[key] for key in kept}})
+        found.append({"channels": channels, "waits": type(hold).__name__, **{key: told[key] for key in kept}})
     return found
 
 

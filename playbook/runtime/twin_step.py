@@ -3,7 +3,7 @@
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -17,7 +17,7 @@ from playbook.runtime.torch_private import quiet
 from playbook.runtime.trace_build import Ready
 from playbook.runtime.trace_step import default_dtype, degrees
 from playbook.runtime.twin_arrivals import Arrivals, arrivals_of
-from playbook.runtime.twin_clock import hold_nothing
+from playbook.runtime.twin_clock import Hold, hold_nothing
 from playbook.runtime.twin_instants import Instant, Instants, Meter
 from playbook.runtime.twin_parts import prepare_twin
 from playbook.runtime.twin_scope import as_run
@@ -76,7 +76,7 @@ def run_twin(
     *,
     network: str,
     device: torch.device,
-    hold: Callable[[float], None] = hold_nothing,
+    hold: Hold = hold_nothing,
     build: str | None = None,
     repeats: int = REPEATS,
     with_terms: bool = False,

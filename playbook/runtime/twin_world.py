@@ -15,14 +15,13 @@ from playbook.program.timeline import ring_seconds
 from playbook.runtime.fake_world import FakePlace
 from playbook.runtime.part import Place
 from playbook.runtime.torch_private import part, quiet
-from playbook.runtime.twin_clock import GpuClock, NoClock, hold_nothing
+from playbook.runtime.twin_clock import GpuClock, Hold, NoClock, hold_nothing
 from playbook.runtime.twin_group import Price, TwinGroup, Wait
 from playbook.runtime.twin_values import no_wait
 from playbook.spec import Cluster
 
 BACKEND = "twin"
 
-Hold = Callable[[float], None]
 Maker = Callable[[int, Sequence[int]], TwinGroup]
 
 _maker: ContextVar[Maker] = ContextVar("maker of the twin's groups")

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from playbook.runtime.twin_arrivals import Arrivals
 from playbook.runtime.twin_build import load_build
 from playbook.runtime.twin_models import hugging_face, kind_of
 from playbook.runtime.twin_parts import prepare_twin
+from playbook.runtime.twin_result import Twin
 from playbook.runtime.twin_step import make_step, run_twin
 from playbook.runtime.twin_world import free, twin_world
 
@@ -132,11 +134,16 @@ def test_a_build_that_is_not_there_is_refused(tmp_path):
         load_build(f"{tmp_path / 'other.py'}:build")
 
 
-def test_terms_of_a_step_add_up_and_name_the_optimizer():
-    found = run_twin(scenario(dp=8, zero=3), 3, network="off", device=CPU, repeats=1, with_terms=True)
-    terms = {row["term"]: row["bytes"] for row in found["terms"]}
-    assert found["op"].startswith("m")
-    assert "context" not in terms
+@pytest.mark.parametrize("layout", [{"dp": 8, "zero": 3}, {"pp": 2, "global_batch": 4}])
+def test_what_a_step_gives_makes_a_twin(layout):
+    s = scenario(**layout)
+    found = run_twin(s, 1, network="off", device=CPU, repeats=1, with_terms=True)
+    kept = ("instants", "terms", "op", "context_bytes", "compute_s", "seconds")
+    told = json.loads(json.dumps({name: found[name] for name in kept}))
+    made = Twin(scenario=s, rank=1, network="off", repeats_s=(1.0,), machine="a CPU", **told)
+    assert made.peak_bytes == 0  # a CPU has no caching allocator to ask
+    assert made.op.startswith("m")
+    assert made.exposed_s == 0.0
 
 
 def test_a_model_that_is_built_with_other_parameters_is_refused(monkeypatch):
