@@ -111,8 +111,9 @@ class PipelineOwners(ActionOwners):
         What the library does between actions is the loss behind a forward, or the scaling of gradients
         behind a backward, which no program names.
         """
-        if self._action is not None and any(text.startswith("FSDP::") for text in self._labels):
-            return replace(self._labelled(current_node()), microbatch=self._action.microbatch)
+        running = self._action or self._last
+        if running is not None and any(text.startswith("FSDP::") for text in self._labels):
+            return replace(self._labelled(current_node()), microbatch=running.microbatch)
         found, last = super().place(), self._last
         if self._action is not None or self._over:
             return found

@@ -40,6 +40,7 @@ def scenario(work: dict | None = None, model: dict | None = None, **layout) -> S
 
 
 MASTERS = {"recipe": "bf16-fp32master"}
+STAGED = {"recipe": "bf16", "microbatches": 4}
 
 CASES: dict[str, tuple[Scenario, int]] = {
     "one rank": (scenario(), 0),
@@ -89,7 +90,32 @@ CASES: dict[str, tuple[Scenario, int]] = {
         1,
     ),
     "masters, tp and fsdp2": (scenario(MASTERS, tp=2, dp=2, zero=3), 3),
+    "zero1": (scenario({"recipe": "bf16", "microbatches": 2}, dp=4, zero=1), 2),
+    "zero1 of 64, masters, for-loop": (
+        scenario({**MASTERS, "optimizer_kernel": "for-loop"}, dp=64, zero=1),
+        40,
+    ),
+    "zero1 and tp": (scenario({"recipe": "bf16"}, dp=3, tp=2, zero=1), 3),
+    "tp and ddp": (scenario({"recipe": "bf16", "microbatches": 2}, dp=5, tp=2), 1),
+    "tp and ddp, sequence parallel": (scenario({"recipe": "bf16"}, dp=6, tp=2, sequence_parallel=True), 2),
+    "tp and fsdp2, tied": (scenario({"recipe": "bf16"}, {"tied": True}, dp=7, tp=2, zero=3), 3),
+    "fsdp2 of one rank": (scenario({"recipe": "bf16", "microbatches": 2}, zero=3), 0),
+    "pp, first stage": (scenario(STAGED, {"layers": 4}, pp=2), 0),
+    "pp, last stage": (scenario(STAGED, {"layers": 4}, pp=2), 1),
+    "pp, gpipe, recompute": (
+        scenario({**STAGED, "recompute": "full"}, pp=3, schedule="gpipe"),
+        1,
+    ),
+    "pp, interleaved, tp": (
+        scenario(STAGED, {"layers": 4}, pp=2, tp=2, chunks=2, schedule="interleaved-1f1b"),
+        3,
+    ),
+    "pp, split backward": (scenario(STAGED, {"layers": 4}, pp=2, schedule="zb-h1"), 1),
+    "pp, V": (scenario(STAGED, {"layers": 4}, pp=2, schedule="zbv"), 1),
+    "pp and ddp": (scenario({**STAGED, "gradient_sync": "last"}, {"layers": 4}, pp=2, dp=4), 6),
 }
+
+UNORDERED = ("sequence parallel", "interleaved", "split backward", "V")
 
 
 @cache
@@ -116,9 +142,10 @@ def test_predicted_peak_is_the_traced_one_within_two_per_cent(name):
     assert predicted.peak_bytes == pytest.approx(traced.peak_bytes, rel=0.02)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "sequence parallel" not in name])
+@pytest.mark.parametrize("name", [name for name in CASES if not any(word in name for word in UNORDERED)])
 def test_operations_come_in_the_predicted_order(name):
     # Under sequence parallelism DTensor wraps a norm's input: autograd adds the residual's gradient later.
+    # The loop that runs a pipeline's other schedules posts receives ahead.
     comparison = joined(name)
     both = set(comparison.joined)
     behind = [text for text in comparison.observed if text in both and "/O/" not in text]

@@ -199,7 +199,8 @@ def by_library(module: Transformer, tp: Place, *, sequence_parallel: bool = Fals
     if module.spec.qk_norm:  # of (B, S, H, K) each rank norms its own heads, so gradients are partial sums
         heads = SequenceParallel(sequence_dim=2, use_local_output=True)
         plan |= {f"layers.*.self_attn.{x}_norm": heads for x in "qk"}
-    parallelize_module(module, tp.mesh, plan)
+    absent = [name for name in ("embed_tokens", "norm", "lm_head") if getattr(module, name) is None]
+    parallelize_module(module, tp.mesh, {name: how for name, how in plan.items() if name not in absent})
     if module.spec.tied:
         module.lm_head.weight = module.embed_tokens.weight
     return Part(module=module)
