@@ -162,6 +162,4 @@ CASES: tuple[Case, ...] = (
     split("llama-3.1-8b", 2, 3, layers=8, dp=4, sequence=4096, recipe=MIXED, global_batch=8),
     fsdp("llama-3.2-3b", 8, 3, micro_batch=1, sequence=4096),
     ddp("qwen3-0.6b", 1, 0, micro_batch=4, sequence=2048, recipe="bf16", global_batch=8),
-    hugging("qwen3-30b-a3b", 8, 1, 4, micro_batch=1, sequence=2048),
-    hugging("mixtral-8x7b", 8, 2, 2, micro_batch=1, sequence=2048),
 )
