@@ -26,6 +26,8 @@ class Curve:
     x: tuple[float, ...]
     y: tuple[float, ...]
     dashed: bool = False
+    joined: bool = True
+    """Whether a line goes through the points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ def _grid(x: Axis, y: Axis) -> list[str]:
     for value in x.ticks:
         at = x.at(value)
         parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{y.end}" y2="{y.start}"/>')
-        parts.append(f'<text x="{at}" y="{y.start + 18}" text-anchor="middle">{value:,.0f}</text>')
+        parts.append(f'<text x="{at}" y="{y.start + 18}" text-anchor="middle">{tick(value)}</text>')
     for value in y.ticks:
         at = y.at(value)
         parts.append(f'<line class="grid" x1="{x.start}" x2="{x.end}" y1="{at}" y2="{at}"/>')
@@ -87,11 +89,18 @@ def _grid(x: Axis, y: Axis) -> list[str]:
     return parts
 
 
+def tick(value: float) -> str:
+    """A power of ten as text."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
 def _line(curve: Curve, x: Axis, y: Axis, colour: str) -> str:
     points = [(x.at(a), y.at(b)) for a, b in zip(curve.x, curve.y, strict=True)]
     path = " ".join(f"{a},{b}" for a, b in points)
     dash = ' stroke-dasharray="5 4"' if curve.dashed else ""
     dots = "".join(f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>' for a, b in points)
+    if not curve.joined:
+        return dots
     return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dash}/>{dots}'
 
 
