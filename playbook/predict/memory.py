@@ -1,6 +1,7 @@
 """Training memory of a scenario: the worst rank's peak by term, with the formula of each, and whether it
 fits."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from playbook.predict.stages import blocks_of, context, program_of, rank_memorie
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.polynomial import Polynomial, constant
 from playbook.program.step import Program
+from playbook.program.summary import RankMemory
 from playbook.program.walk import MemoryWalk
 from playbook.spec import Scenario
 from playbook.spec.cluster import MIB
@@ -49,6 +51,8 @@ class TrainingMemory:
         Lower end of the band of what the allocator holds; `reserved_bytes` is the upper end.
     host_bytes
         State that the rank keeps in the host's memory, where the workload offloads some.
+    pipeline
+        Memory of each pipeline rank, action by action; none without a pipeline.
     """
 
     scenario: Scenario
@@ -58,6 +62,7 @@ class TrainingMemory:
     per_stage: list[dict[str, int]]
     reserved_low_bytes: int
     host_bytes: int = 0
+    pipeline: tuple[RankMemory, ...] = ()
 
     def __repr__(self) -> str:
         gpu, fits = self.scenario.cluster.gpu, "fits" if self.fits else "does not fit"
@@ -147,6 +152,7 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
         per_stage=[{"stage": stage, "peak_bytes": peak} for stage, peak in enumerate(peaks)],
         reserved_low_bytes=int(walk.peak_bytes * (1 + low)),
         host_bytes=host_bytes(s, program),
+        pipeline=tuple(memories or ()),
     )
 
 
@@ -213,7 +219,9 @@ def symbolic_sizes(s: Scenario, program: Program) -> list[Polynomial]:
 def whole_model(s: Scenario) -> Polynomial:
     """Parameters of the whole model as a polynomial."""
     blocks = templates(s, 0, context(s, symbolic=True))
-    return sum((constant(block.numel) for block in blocks), constant(0))
+    distinct = {id(block): block for block in blocks}
+    count = Counter(id(block) for block in blocks)
+    return sum((count[key] * constant(block.numel) for key, block in distinct.items()), constant(0))
 
 
 def in_words(formula: Polynomial, psi: Polynomial) -> str:

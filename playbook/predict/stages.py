@@ -1,7 +1,8 @@
 """A scenario's stages: the framework's templates, put through the layout's passes in their order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -112,11 +113,16 @@ def templates(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     end = rules.head(sizes) if stage == last else send_block(sizes, slot, keeps, after)
     if s.model.tied and stage == last > 0:
         end = replace(end, weights=(*end.weights, *table_copy(sizes, end)))
-    numbers = stage_numbers(s, stage) if layers is None else layers
-    kinds = kinds_of(s, numbers)
-    chosen = dict(zip(reversed(kinds), reversed(numbers), strict=True))
-    made = {kind: rules.layer(sizes, number) for kind, number in chosen.items()}
+    kinds = kinds_of(s, stage_numbers(s, stage) if layers is None else layers)
+    every = kinds_of(s, range(s.model.layers))
+    made = {kind: layer_template(rules.layer, sizes, every.index(kind)) for kind in set(kinds)}
     return (first, *(made[kind] for kind in kinds), end)
+
+
+@lru_cache(maxsize=128)
+def layer_template(rule: Callable[[Sizes, int], Block], sizes: Sizes, layer: int) -> Block:
+    """A framework's layer; one scenario asks for the same one for each stage, and each view of it again."""
+    return rule(sizes, layer)
 
 
 def kinds_of(s: Scenario, layers: Sequence[int]) -> list[tuple[int, int | None]]:

@@ -137,8 +137,9 @@ class Stage:
     def _all(self) -> Tensors:
         spread = self._spread
         counts = np.array([len(each) for each in spread], dtype=np.int64)
-        births = [self._end(t.birth, each) for t, each in zip(self.templates, spread, strict=True)]
-        deaths = [self._end(t.death, each) for t, each in zip(self.templates, spread, strict=True)]
+        known: dict[tuple[At | None, int], tuple[int, Ints]] = {}  # many tensors live from one row to another
+        births = [self._end(t.birth, each, known) for t, each in zip(self.templates, spread, strict=True)]
+        deaths = [self._end(t.death, each, known) for t, each in zip(self.templates, spread, strict=True)]
         index = np.repeat(np.arange(len(self.templates)), counts)
 
         def column(read: Any) -> Ints:
@@ -155,11 +156,18 @@ class Stage:
             template=index,
         )
 
-    def _end(self, at: At | None, instances: Ints) -> tuple[int, Ints]:
+    def _end(
+        self, at: At | None, instances: Ints, known: dict[tuple[At | None, int], tuple[int, Ints]]
+    ) -> tuple[int, Ints]:
+        key = (at, id(instances))
+        if key in known:
+            return known[key]
         if at is None or at.segment == "S":
-            return STATE, np.zeros(len(instances), dtype=np.int64)
-        letter = "B" if at.segment in "IW" else at.segment
-        return SEGMENTS.index(letter), self.segments[letter].place(at, instances)
+            known[key] = STATE, np.zeros(len(instances), dtype=np.int64)
+        else:
+            letter = "B" if at.segment in "IW" else at.segment
+            known[key] = SEGMENTS.index(letter), self.segments[letter].place(at, instances)
+        return known[key]
 
 
 def joined(parts: list[Ints]) -> Ints:

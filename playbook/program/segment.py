@@ -193,6 +193,10 @@ class SegmentRows:
         """
         if self.lead and at.row == OPTIMIZER.row:
             return np.zeros(len(instances), dtype=np.int64)
+        if not at.block and at.row not in self.moved:
+            row = self._table(0, at.row, at.otherwise)[self.host_of[instances]]
+            if row.min(initial=0) > MISSING:
+                return np.minimum(self.start[instances] + row, max(self.total - 1, 0))
         last = len(self.kinds) - 1
         asked = asked_blocks(at, instances, last)
         inside = (asked >= 0) & (asked <= last)
