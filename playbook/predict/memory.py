@@ -132,9 +132,9 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
     Notes
     -----
     Prediction. Ranks of one stage differ at most by the padding of their shards, and the first has the most.
-    The allocator's unused part is a band, by allocation history: 19 of 30 twins on an H200 (benchmarks/results/gpu_twin.json)
-    held 8 to 40 % more than their peak, one on many FSDP2 ranks with full recomputation 117 %. Unused blocks
-    are given back when memory is short, so the upper end of the band is what `fits` counts.
+    The allocator's unused part is a band, by allocation history: 19 of 30 twins on an H200 (`gpu_twin.json`
+    of the benchmarks) held 8 to 40 % more than their peak, one of many FSDP2 ranks with full recomputation
+    117 %. Unused blocks are given back when memory is short, so `fits` counts the upper end of the band.
     """
     refuse_unbuilt(s)
     memories = rank_memories(s) if s.layout.pp > 1 else None
