@@ -124,7 +124,9 @@ class Explorer(anywidget.AnyWidget):
 
     def _refuse(self, control: str, words: str) -> None:
         with self._lock, self.hold_sync():
-            known = control or self.refusal.get("control") or self.CONTROLS[0]
+            same = self.refusal.get("text") == words  # another control's change, which does not mend it
+            known = "" if same else control
+            known = known or self.refusal.get("control") or self.CONTROLS[0]
             self.refusal = {"control": known, "text": words}
             self.version += 1
 

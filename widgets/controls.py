@@ -19,8 +19,8 @@ def slider(
 ) -> dict[str, Any]:
     """Slider over `values` beside a field that takes any number.
 
-    `show` is ``count``, ``bytes``, ``seconds``. Controls with the same `more` lie under a fold of that name,
-    which lists their `brief` names.
+    `show` is ``count``, ``bytes``, ``seconds`` or ``auto``, a count whose 0 is chosen by itself. Controls
+    with the same `more` lie under a fold of that name, which lists their `brief` names.
     """
     return _folded(more, brief, kind="range", label=label, values=list(values), show=show)
 
@@ -50,6 +50,11 @@ def field(label: str, more: str = "", brief: str = "") -> dict[str, Any]:
     return _folded(more, brief, kind="text", label=label)
 
 
+def paste(label: str, more: str = "", brief: str = "") -> dict[str, Any]:
+    """Several lines of text, taken over when pasted or left."""
+    return _folded(more, brief, kind="paste", label=label)
+
+
 def _folded(more: str, brief: str, **descriptor: Any) -> dict[str, Any]:
     return descriptor | ({"more": more} if more else {}) | ({"brief": brief} if brief else {})
 
@@ -66,7 +71,8 @@ def descriptors(
     names
         Names of the control traits in order.
     options
-        Replacements by control name: another list of options or values, or None to leave a control out.
+        Replacements by control name: another list of options or values, fields of the descriptor such as
+        `idle` (why it is not in use), or None to leave a control out.
     """
     made = []
     for name in names:
@@ -74,6 +80,9 @@ def descriptors(
         if name in options:
             if options[name] is None:
                 continue
-            shown["values" if shown["kind"] == "range" else "options"] = options[name]
+            given = options[name]
+            if not isinstance(given, dict):
+                given = {"values" if shown["kind"] == "range" else "options": given}
+            shown |= given
         made.append({"name": name, "help": traits[name].help, **shown})
     return made

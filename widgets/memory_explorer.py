@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import traitlets as T
 
+from playbook.frameworks import policies
 from playbook.pictures.copies import scenario_copies
 from playbook.pictures.memory import memory_picture
 from playbook.pictures.memory_run import (
@@ -23,7 +24,7 @@ from playbook.pictures.memory_view import memory_view
 from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario, presets
 from playbook.spec.recipe import RECIPES
-from widgets.controls import field, segments, select, slider
+from widgets.controls import paste, segments, select, slider
 from widgets.pool import Task, pool_ranks
 from widgets.running import RunningExplorer
 from widgets.stills import memory_png
@@ -48,8 +49,18 @@ STEPS = {
 }
 """Part of a real step's run that is done when a phase begins."""
 SOURCE = "tracked:gloo"
-TRACE = "Run the real code of rank 0 on fake tensors, without a GPU"
-FRAMEWORKS = (("torch", "PyTorch"), ("transformers", "Hugging Face"), ("textbook", "textbook"))
+TRACE = "Run the real code of rank {rank} on fake tensors, without a GPU"
+FRAMEWORKS = {
+    "torch": "PyTorch",
+    "transformers": "Hugging Face",
+    "megatron": "Megatron-LM",
+    "deepspeed": "DeepSpeed",
+    "nanotron": "Nanotron",
+    "torchtitan": "torchtitan",
+    "textbook": "the papers (textbook)",
+}
+"""Words for those that may be there, in their order; what is there is what the folder holds."""
+PASTED = "Not in use: the pasted config.json is the model."
 
 
 class MemoryExplorer(RunningExplorer):
@@ -95,7 +106,7 @@ class MemoryExplorer(RunningExplorer):
         sync=True, control=segments("Recompute", [(name, name) for name in ("none", "selective", "full")])
     )
     framework = T.Unicode("torch", help="Whose buffers are counted.").tag(
-        sync=True, control=select("Framework", FRAMEWORKS)
+        sync=True, control=select("Framework", [one for one in FRAMEWORKS.items() if one[0] in policies()])
     )
     gpu = T.Unicode("h100", help="Device whose memory, as its driver reports it, is the limit.").tag(
         sync=True, control=select("GPU", [(name, name.upper()) for name in presets.names("gpus")])
@@ -114,10 +125,10 @@ class MemoryExplorer(RunningExplorer):
         sync=True, control=slider("Expert ep", DEGREES, more=AXES, brief="ep")
     )
     microbatches = T.Int(0, help="Micro-batches of a step; 0 is as many as pipeline ranks.").tag(
-        sync=True, control=slider("Micro-batches", (0, *DEGREES), more=AXES, brief="micro-batches")
+        sync=True, control=slider("Micro-batches", (0, *DEGREES, 128), "auto", AXES, "micro-batches")
     )
     config = T.Unicode("", help="A Hugging Face config.json, pasted; it then is the model.").tag(
-        sync=True, control=field("config.json, pasted", more="Own model", brief="config.json")
+        sync=True, control=paste("Text of a config.json", more="Own model", brief="paste a config.json")
     )
 
     def __init__(self, model: str = "llama-3.1-70b", **given: Any) -> None:
@@ -128,6 +139,10 @@ class MemoryExplorer(RunningExplorer):
         self._memories: list[dict[str, Any]] = []
         self._step = 0.0
         super().__init__(model=model, **given)
+
+    def options(self) -> dict[str, Any]:
+        """The preset is not in use while a configuration is pasted."""
+        return {"model": {"idle": PASTED}} if self.config.strip() else {}
 
     def draw(self) -> dict[str, Any]:
         """Picture of the scenario, with its trace and with the real step of its stand-in where they ran."""
@@ -150,17 +165,26 @@ class MemoryExplorer(RunningExplorer):
         )
         known, words = self.known()
         untraceable = refusal(check_traceable, self._view.scenario)
+        trace = TRACE.format(rank=self._view.rank)
         return {
             "picture": memory_picture(self._view, known),
             "measured": measured_data(known),
             "actions": [
                 {"name": "run", "label": "Run a real step", "help": words, "off": known.stand_in is None},
-                {"name": "trace", "label": "Trace", "help": untraceable or TRACE, "off": bool(untraceable)},
+                {"name": "trace", "label": "Trace", "help": untraceable or trace, "off": bool(untraceable)},
             ],
-            "note": f"{self._view.note} {words}".strip()
-            if known.stand_in is None
-            else self._view.note or words,
+            "note": self.remark(words, known.stand_in is None),
         }
+
+    def remark(self, words: str, refused: bool) -> str:
+        """Line under the buttons: whose accounting stands in and why, or what Run does."""
+        assert self._view is not None
+        if not self._view.asked:
+            return words
+        asked = FRAMEWORKS.get(self._view.asked, self._view.asked)
+        why, _, _ = self._view.note.partition(";")
+        note = f"Drawn by the papers' accounting in place of {asked}: {why}"
+        return f"{note}. {words}" if refused else note
 
     def known(self) -> tuple[MeasuredMemory, str]:
         """What trace and real ranks have told so far, and what Run does, in words."""
@@ -198,9 +222,10 @@ class MemoryExplorer(RunningExplorer):
         from playbook.runtime.beside_trace import trace_on_rank
 
         self._target = shown
-        ranks = pool_ranks(default=2)
-        what = f"the real code of rank 0 of {shown.world} on fake tensors; a large model takes a minute."
-        return Task(ranks=ranks, work=trace_on_rank, args=(shown,), phases=("trace",), what=what)
+        assert self._view is not None
+        ranks, rank = pool_ranks(default=2), self._view.rank
+        what = f"the real code of rank {rank} of {shown.world} on fake tensors; a large model takes a minute."
+        return Task(ranks=ranks, work=trace_on_rank, args=(shown, rank), phases=("trace",), what=what)
 
     def take(self, events: Sequence[dict[str, Any]]) -> None:
         """Note how far the step has come; its memory is drawn before the trace is there."""

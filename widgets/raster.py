@@ -196,6 +196,8 @@ class Sheet:
             self.text(0, base, row["label"], 11)
             for name, right in columns.items():
                 value = row.get(name)
+                if name == "measured" and row.get("by"):
+                    value = f"{row['by']} {value}"
                 self.text(
                     right,
                     base,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from playbook.frameworks import policy
@@ -118,6 +119,7 @@ def variants(s: Scenario) -> Iterator[tuple[str, Scenario]]:
         yield name, Scenario(s.model, work, Layout(**given), framework=s.framework)
 
 
+@lru_cache(maxsize=64)
 def layer_of(s: Scenario) -> Block:
     """The last layer of a scenario on one stage."""
     return blocks_of(s, 0, context(s))[-2]

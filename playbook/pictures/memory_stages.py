@@ -6,20 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from playbook.pictures.memory_groups import group_bytes
-from playbook.pictures.words import amount, bare, counted
+from playbook.pictures.words import amount, bare, counted, short, with_article
 from playbook.predict.orders import pipeline
-from playbook.predict.stages import rank_memories
 from playbook.program.summary import RankMemory
 from playbook.spec import Scenario
 from playbook.units import percent
 
 MOST_ROWS = 16
 """More ranks than these are shown by the first, the last, the worst and even steps between."""
-
-
-def stage_memories(s: Scenario) -> tuple[RankMemory, ...]:
-    """Memory of every pipeline rank; none without a pipeline."""
-    return tuple(rank_memories(s)) if s.layout.pp > 1 else ()
 
 
 def stages_picture(s: Scenario, memories: Sequence[RankMemory]) -> dict[str, Any]:
@@ -30,7 +24,7 @@ def stages_picture(s: Scenario, memories: Sequence[RankMemory]) -> dict[str, Any
     s
         The scenario.
     memories
-        What `stage_memories` returned.
+        `pipeline` of the scenario's `TrainingMemory`.
     """
     if not memories:
         return {}
@@ -60,10 +54,14 @@ def stages_picture(s: Scenario, memories: Sequence[RankMemory]) -> dict[str, Any
 
 def finding(s: Scenario, peaks: Sequence[int], worst: int) -> str:
     """Which rank is the worst, and how far above the mean."""
-    mean = sum(peaks) / len(peaks)
+    mean, gpu = sum(peaks) / len(peaks), s.cluster.gpu
+    drawn = len(shown(len(peaks), worst))
+    some = f"; {drawn} of {len(peaks)} ranks are drawn" if drawn < len(peaks) else ""
     return (
         f"rank {worst} is the worst: {amount(peaks[worst])}, {percent(peaks[worst] / mean - 1, signed=True)} "
-        f"against the mean of {len(peaks)}; {s.layout.schedule}, {s.microbatches} micro-batches"
+        f"against the mean of {len(peaks)}; {s.layout.schedule.upper()}, "
+        f"{counted(s.microbatches, 'micro-batch', 'micro-batches')}; "
+        f"{with_article(gpu.name.upper())} has {short(gpu.memory_bytes / peaks[worst], 2)} × that{some}"
     )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 
 from playbook.predict import ZeroState, zero_states
-from playbook.predict.stages import program_of
-from playbook.spec import Scenario
+from playbook.predict.orders import pipeline
+from playbook.predict.stages import blocks_of, context
+from playbook.program.block import Block
+from playbook.spec import Scenario, Workload
 from playbook.tables import TERMS
 
 STATE = ("parameters", "gradients", "optimizer", "master_weights")
@@ -17,8 +21,8 @@ def rank_states(s: Scenario, rank: int = 0) -> tuple[ZeroState, ...]:
 
     Notes
     -----
-    Where only data-parallel ranks share the model it is the recipe times Ψ; otherwise it is read off four
-    programs of this rank, which hold its stage, its columns and its experts.
+    Where only data-parallel ranks share the model it is the recipe times Ψ; otherwise it is read off
+    the blocks of this rank, which hold its stage, its columns and its experts.
     """
     layout = s.layout
     if layout.tp == layout.pp == layout.ep == layout.etp == layout.dp_replicate == 1:
@@ -37,8 +41,32 @@ def rank_states(s: Scenario, rank: int = 0) -> tuple[ZeroState, ...]:
 
 def state_terms(s: Scenario, rank: int, zero: int) -> dict[str, int]:
     """Bytes by term that a rank holds between two steps under one ZeRO stage."""
-    variant = Scenario(
-        s.model, s.workload, replace(s.layout, zero=zero, reshard=True), s.cluster, framework="textbook"
-    )
-    state = program_of(variant, rank).memory().state
-    return {term: int(state.get(term, 0)) for term in TERMS if term in STATE and state.get(term, 0)}
+    layout = replace(s.layout, zero=zero, reshard=True)
+    return dict(_state_terms(Scenario(s.model, plain(s), layout, s.cluster, framework="textbook"), rank))
+
+
+def plain(s: Scenario) -> Workload:
+    """The workload with as little work as its layout can share: state does not depend on how much it is."""
+    layout = s.layout
+    few = min(s.workload.sequence, 2 * layout.tp * layout.cp)
+    return replace(s.workload, sequence=few, micro_batch=1, global_batch=None, recompute="none")
+
+
+@lru_cache(maxsize=256)
+def _state_terms(s: Scenario, rank: int) -> tuple[tuple[str, int], ...]:
+    ctx, mine = context(s, rank), s.layout.coordinates(rank)["pp"]
+    held: Counter[str] = Counter()
+    for slot, owner in enumerate(pipeline(s).placement):
+        if owner == mine:
+            for block in blocks_of(s, slot, ctx):
+                held.update(block_state(block))
+    return tuple((term, held[term]) for term in TERMS if held[term])
+
+
+def block_state(block: Block) -> dict[str, int]:
+    """Bytes by term of the state of one block."""
+    held: Counter[str] = Counter()
+    for tensor in block.tensors:
+        if tensor.birth.segment == "S" and tensor.term in STATE and isinstance(tensor.bytes, int):
+            held[tensor.term] += tensor.bytes
+    return held

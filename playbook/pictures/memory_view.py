@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from playbook.pictures.memory_passes import LayerStep, layer_steps
-from playbook.pictures.memory_stages import stage_memories
 from playbook.pictures.memory_states import rank_states
 from playbook.predict import TrainingMemory, ZeroState, training_memory
 from playbook.program.summary import RankMemory
+from playbook.recorded import RecordedTwin, find_twin
 from playbook.spec import Layout, Model, Scenario, Workload, model
 from playbook.spec.cluster import smallest_cluster
 
@@ -26,8 +26,12 @@ class MemoryView:
     """Memory of every pipeline rank; none without a pipeline."""
     passes: tuple[LayerStep, ...] = ()
     """One layer before any pass and after each."""
+    twin: RecordedTwin | None = None
+    """Twin of the same step that was recorded on a GPU, if there is one."""
+    asked: str = ""
+    """Framework asked for where the textbook stands in for it; else empty."""
     note: str = ""
-    """Why the step is drawn by the textbook and not by the framework asked for; empty if it is not."""
+    """Why the textbook stands in; empty if it does not."""
 
     @property
     def model(self) -> Model:
@@ -38,6 +42,16 @@ class MemoryView:
     def zero(self) -> int:
         """ZeRO stage whose step is drawn."""
         return self.scenario.layout.zero
+
+    @property
+    def rank(self) -> int:
+        """Rank whose step is drawn: the worst one."""
+        return self.memory.worst_rank["rank"]
+
+    @property
+    def gpu(self) -> str:
+        """The GPU as it is written."""
+        return self.scenario.cluster.gpu.name.upper()
 
     @property
     def capacity_bytes(self) -> int:
@@ -80,7 +94,8 @@ def memory_view(
     gpu
         GPU preset.
     tp, pp, cp, ep
-        As in `playbook.Layout`; with tensor parallelism goes sequence parallelism.
+        As in `playbook.Layout`; with tensor parallelism goes sequence parallelism. Layers that the pipeline
+        ranks do not divide are dealt out unevenly.
     microbatches
         Micro-batches of a step; 0 is as many as pipeline ranks.
     config
@@ -91,7 +106,17 @@ def memory_view(
     ValueError
         For values that no scenario can have.
     """
-    layout = Layout(dp=ranks, tp=tp, pp=pp, cp=cp, ep=ep, zero=zero, sequence_parallel=tp > 1)
+    shown = _model(model_name, config)
+    layout = Layout(
+        dp=ranks,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        ep=ep,
+        zero=zero,
+        sequence_parallel=tp > 1,
+        stage_layers=uneven(shown.layers, pp),
+    )
     work = Workload(
         sequence=sequence,
         micro_batch=micro_batch,
@@ -100,25 +125,49 @@ def memory_view(
         recompute=recompute,
     )
     cluster = smallest_cluster(layout.world, gpu)
-    made = Scenario(_model(model_name, config), work, layout, cluster, framework=framework)
+    made = Scenario(shown, work, layout, cluster, framework=framework)
     try:
         return _view_of(made)
     except ValueError as refused:
         if framework == "textbook":
             raise
-        return _view_of(Scenario(made.model, work, layout, cluster, framework="textbook"), str(refused))
+        plain = Scenario(shown, work, layout, cluster, framework="textbook")
+        return _view_of(plain, framework, str(refused))
 
 
-def _view_of(s: Scenario, note: str = "") -> MemoryView:
+def _view_of(s: Scenario, asked: str = "", note: str = "") -> MemoryView:
     memory = training_memory(s)
     return MemoryView(
         scenario=s,
         memory=memory,
         states=rank_states(s, memory.worst_rank["rank"]),
-        stages=stage_memories(s),
+        stages=memory.pipeline,
         passes=tuple(layer_steps(s)),
+        twin=find_twin(s, ranks_alike(s.layout, memory.worst_rank["pp"])),
+        asked=asked,
         note=note,
     )
+
+
+def uneven(layers: int, stages: int) -> tuple[int, ...] | None:
+    """Layers of each stage where they do not divide, the larger ones first; None where they do.
+
+    Examples
+    --------
+    >>> uneven(61, 4), uneven(80, 4)
+    ((16, 15, 15, 15), None)
+    """
+    if stages < 1 or layers < stages or layers % stages == 0:
+        return None
+    each, more = divmod(layers, stages)
+    return (each + 1,) * more + (each,) * (stages - more)
+
+
+def ranks_alike(layout: Layout, pp_rank: int) -> range | None:
+    """Ranks that hold what the worst one holds; None for all."""
+    if layout.pp == 1:
+        return None
+    return range(layout.world)[layout.rank(pp=pp_rank) :][: layout.world // layout.pp]
 
 
 @lru_cache(maxsize=64)
@@ -131,4 +180,8 @@ def _model(name: str, config: str) -> Model:
         raise ValueError(
             f"config is not JSON ({error}); paste a whole config.json, or clear the field"
         ) from None
-    return model(given)
+    if not isinstance(given, dict):
+        raise ValueError(f"config is a {type(given).__name__}, not an object; paste a whole config.json")
+    made = model(given)
+    named = any(given.get(key) for key in ("_name_or_path", "name"))
+    return made if named else replace(made, name=f"pasted {made.name}")

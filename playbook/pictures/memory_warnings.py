@@ -34,6 +34,7 @@ def warnings(memory: TrainingMemory, states: tuple[ZeroState, ...]) -> list[str]
         experts(s),
         selective(s),
         claim(s, states),
+        unread(s),
     )
     return [text for text in found if text]
 
@@ -113,6 +114,14 @@ def claim(s: Scenario, states: tuple[ZeroState, ...]) -> str:
         f"ZeRO-{zero} shares {CLAIMS[zero]}: the state shrinks {short(whole / held, 2)} × at "
         f"{counted(ranks, 'rank')}, and {short(limit, 2)} × at most, however many there are."
     )
+
+
+def unread(s: Scenario) -> str:
+    """Name the keys of a configuration that nothing here understands."""
+    keys = s.model.ignored_keys
+    if not keys:
+        return ""
+    return f"Keys of the config.json that are not understood and left aside: {', '.join(keys)}."
 
 
 def limit_of(s: Scenario, zero: int) -> float:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from playbook.pictures.words import amount, bare, counted, difference, row, short
+from playbook.pictures.words import amount, bare, counted, short, with_article
 from playbook.predict import ZeroState
 from playbook.spec import Layout
-from playbook.units import percent
 
 if TYPE_CHECKING:
-    from playbook.pictures.memory_run import MeasuredMemory
     from playbook.pictures.memory_view import MemoryView
 
 STAGES = ("no sharding", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 SPLITS = ("DDP", "optimizer", "+ gradients", "+ parameters")
 BLOCKS = {"embed_tokens": "the embedding", "lm_head": "the head", "norm": "the last norm", "root": "the loss"}
+FRAMEWORKS = {
+    "textbook": "the papers' accounting, no buffers",
+    "torch": "PyTorch",
+    "transformers": "Hugging Face under FSDP2",
+    "megatron": "Megatron-LM",
+    "deepspeed": "DeepSpeed",
+    "nanotron": "Nanotron",
+    "torchtitan": "torchtitan",
+}
 PHASES = {"F": "forward", "R": "recompute", "B": "backward", "O": "optimizer step"}
 
 
@@ -68,38 +76,35 @@ def bar_words(state: ZeroState, capacity_bytes: int) -> dict[str, Any]:
 
 def headline(view: MemoryView) -> list[str]:
     """Which stages' state fits, and what the step drawn adds to it."""
-    name = (
-        f"an {view.scenario.cluster.gpu.name.upper()}"
-        if view.scenario.cluster.gpu.name[:1] in "ah"
-        else f"a {view.scenario.cluster.gpu.name.upper()}"
-    )
+    name = with_article(view.gpu)
     fitting = [state.zero for state in view.states if state.total_bytes <= view.capacity_bytes]
     state = view.states[view.zero].total_bytes
-    rest = (
-        f"{amount(state)} to keep, {amount(view.memory.peak_bytes)} in {instant_words(view.memory.instant)}."
-    )
+    kept, at = f"{amount(state)} to keep", instant_words(view.memory.instant)
+    by = ", by the papers' accounting" if view.asked else ""
+    rest = f"{kept}, {amount(view.memory.peak_bytes)} in {at}{by}"
     if not fitting:
         return [
             f"No ZeRO stage fits in {name}:",
             f"even ZeRO-3 keeps {amount(view.states[3].total_bytes)} of state on each rank.",
         ]
     if view.zero not in fitting:
-        return [f"{_who(fitting)} in {name}, {stage_name(view.zero)} does not:", rest]
+        return [f"{_who(fitting)} in {name}, {stage_name(view.zero)} does not:", f"{rest}."]
     if not view.memory.fits:
         return [
             f"The state of {stage_name(view.zero)} fits in {name}, its step does not:",
-            f"{rest[:-1]}, {amount(view.memory.device_bytes)} with what the allocator and the driver hold.",
+            f"{rest}, {amount(view.memory.device_bytes)} with what the allocator and the driver hold.",
         ]
-    whose = "its peak" if fitting == [3] else f"the peak of {stage_name(view.zero)}"
-    return [f"{_who(fitting)} in {name}, and {whose} is {_ratio(view, state)}:", rest]
+    peak = "its peak" if fitting == [3] else f"the peak of {stage_name(view.zero)}"
+    return [f"{_who(fitting)} in {name}, and {peak} is {_ratio(view, state)}:", f"{rest}."]
 
 
-def _who(fitting: list[int]) -> str:
+def _who(fitting: Sequence[int]) -> str:
     if fitting == [3]:
         return "Only ZeRO-3 fits"
     if len(fitting) == 4:
-        return "Every stage fits"
-    return f"{' and '.join(stage_name(zero) for zero in fitting)} fit"
+        return "The state of every stage fits"
+    *others, last = [stage_name(zero) for zero in fitting]
+    return f"The state of {', '.join(others)} and {last} fits"
 
 
 def _ratio(view: MemoryView, state: int) -> str:
@@ -109,60 +114,18 @@ def _ratio(view: MemoryView, state: int) -> str:
     return "twice its state" if abs(ratio - 2) < 0.1 else f"{short(ratio, 2)} × its state"
 
 
+def whose(view: MemoryView) -> str:
+    """Whose state the bars show: any rank's, or that of the worst pipeline rank."""
+    return f"of pipeline rank {view.memory.worst_rank['pp']}" if view.scenario.layout.pp > 1 else "per rank"
+
+
 def step_title(view: MemoryView) -> list[str]:
     """Whose step is drawn, and by whose accounting."""
-    who = {
-        "textbook": "the papers' accounting, no buffers",
-        "torch": "PyTorch FSDP2" if view.zero == 3 else "PyTorch",
-        "transformers": "Hugging Face under FSDP2",
-    }
-    by = who.get(view.scenario.framework, view.scenario.framework)
-    rank = view.memory.worst_rank["rank"]
-    return [f"One {stage_name(view.zero)} step on rank {rank}", f"{by}; operations in order"]
-
-
-def table_rows(view: MemoryView, measured: MeasuredMemory | None) -> dict[str, Any]:
-    """Shown scenario by formula and trace, then the real step of a small one by all three."""
-    walk = view.memory.walk
-    traced = measured.shown.peak_bytes if measured and measured.shown else None
-    rows = [
-        row(
-            "state between steps",
-            " + ".join(walk.state),
-            formula=bare(sum(walk.state.values())),
-            measured="—",
-            traced="—",
-        ),
-        row(
-            "peak",
-            instant_words(view.memory.instant),
-            formula=bare(view.memory.peak_bytes),
-            traced=bare(traced) if traced else "not traced",
-            measured="—",
-            difference=f"traced {difference(traced, view.memory.peak_bytes)}" if traced else "",
-        ),
-        row(
-            "on the device",
-            f"with {_unused(view)} unused and the driver's context",
-            formula=bare(view.memory.device_bytes),
-            traced="—",
-            measured="—",
-            difference="✓ fits" if view.memory.fits else "✕ too much",
-        ),
-    ]
-    source = ""
-    if measured and measured.stand_in:
-        rows.append(measured.row)
-        source = measured.source
-    rank = f"rank {view.memory.worst_rank['rank']} of {view.scenario.world}"
-    head = f"{view.model.name}, {stage_name(view.zero)}, {rank}, GB"
-    return {
-        "head": head,
-        "rows": rows,
-        "sources": {"formula": f"formula, {view.scenario.framework}", "traced": "traced", "measured": source},
-    }
-
-
-def _unused(view: MemoryView) -> str:
-    """Share that the allocator holds beyond the peak, upper end of its band."""
-    return percent(view.memory.reserved_bytes / view.memory.peak_bytes - 1)
+    by = FRAMEWORKS.get(view.scenario.framework, view.scenario.framework)
+    if view.scenario.framework == "torch" and view.zero == 3:
+        by = "PyTorch FSDP2"
+    if view.asked:
+        by = f"the papers' accounting in place of {FRAMEWORKS.get(view.asked, view.asked)}, no buffers"
+    worst = view.memory.worst_rank
+    where = f", pipeline rank {worst['pp']}" if view.scenario.layout.pp > 1 else ""
+    return [f"One {stage_name(view.zero)} step on rank {worst['rank']}{where}", f"{by}; operations in order"]

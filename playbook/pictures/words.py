@@ -46,6 +46,17 @@ def bare(size_bytes: float) -> str:
     return amount(size_bytes).removesuffix(f"{THIN}GB")
 
 
+def with_article(name: str) -> str:
+    """Name of a thing, such as a GPU, with "a" or "an" as its first letter is said.
+
+    Examples
+    --------
+    >>> with_article("H100"), with_article("B200")
+    ('an H100', 'a B200')
+    """
+    return f"{'an' if name[:1] in 'AEFHILMNORSX' else 'a'} {name}"
+
+
 def micro_batches(number: float) -> str:
     """Number of micro-batches, in words that also suit halves.
 

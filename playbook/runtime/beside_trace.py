@@ -1,6 +1,6 @@
 """Traces as jobs of a pool, so that they can be cancelled as any other job; alone, or beside the real step.
 
-Rank 0 starts the tracing process, which ends with it; the other ranks have nothing to do.
+The pool's rank 0 starts the tracing process, which ends with it; the other ranks have nothing to do.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ POINTS = 160
 """Points of the memory curve that is handed back."""
 
 
-def trace_on_rank(scenario: Scenario) -> dict[str, Any] | None:
-    """Trace rank 0 of a scenario; None on the other ranks of the pool.
+def trace_on_rank(scenario: Scenario, of: int | None = None) -> dict[str, Any] | None:
+    """Trace a rank of a scenario, by default the worst, on rank 0 of the pool; None on its other ranks.
 
     Returns
     -------
@@ -26,7 +26,7 @@ def trace_on_rank(scenario: Scenario) -> dict[str, Any] | None:
     if here().rank:
         return None
     current_phase("tracing")
-    traced = trace(scenario)
+    traced = trace(scenario, of)
     curve = traced.curve(POINTS)
     return {
         "peak_bytes": traced.peak_bytes,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { show } from '../../widgets/views/format.js';
 import { folded, typed, wire } from '../../widgets/views/controls.js';
 
 // The little of an element that a control touches.
@@ -34,6 +35,22 @@ test('a number is sent on Enter, a word is refused in words and never sent, an e
   field.value = '2';
   field.press('Enter');
   assert.deepEqual(sent, [['stages', 2]]);
+});
+test('a number chosen by itself is written as auto and read as 0', () => {
+  assert.equal(show.auto(0), 'auto');
+  assert.equal(show.auto(16), '16');
+  assert.deepEqual(typed('Auto', { show: 'auto' }, 4), { number: 0 });
+});
+test('a pasted text is sent at once and again when it was changed', async () => {
+  const area = element(), sent = [], listeners = {};
+  area.addEventListener = (type, work) => { listeners[type] = work; };
+  wire.paste({ name: 'config', label: 'config.json' }, { querySelector: () => area }, (name, value) => sent.push([name, value]));
+  listeners.paste();
+  area.value = '{"model_type":\n"llama"}';
+  await new Promise(done => setTimeout(done, 5));
+  area.value = '';
+  listeners.change();
+  assert.deepEqual(sent, [['config', '{"model_type":\n"llama"}'], ['config', '']]);
 });
 test('a refused size names one with its unit', () => {
   assert.deepEqual(typed('lots', { show: 'bytes' }, 65536), { refused: '“lots” is not a number: use one, such as 64 KiB' });

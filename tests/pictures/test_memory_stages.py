@@ -3,7 +3,7 @@
 import pytest
 
 import playbook as pb
-from playbook.pictures.memory_stages import shown, stage_memories, stages_picture
+from playbook.pictures.memory_stages import shown, stages_picture
 from playbook.pictures.memory_states import rank_states
 from playbook.units import THIN
 
@@ -17,7 +17,7 @@ def scenario(name="llama-3.1-70b", **layout) -> pb.Scenario:
 
 def test_the_first_rank_is_the_worst_and_said_so():
     s = scenario(pp=8, tp=8, sequence_parallel=True)
-    picture = stages_picture(s, stage_memories(s))
+    picture = stages_picture(s, pb.training_memory(s).pipeline)
     assert picture["worst"] == 0
     assert picture["title"][1].startswith("rank 0 is the worst: ")
     assert [row["sub"] for row in picture["rows"]] == [
@@ -25,19 +25,19 @@ def test_the_first_rank_is_the_worst_and_said_so():
         *["10 layers"] * 6,
         "10 layers, head",
     ]
-    assert [row["total"] for row in picture["rows"]] == [m.peak_bytes for m in stage_memories(s)]
+    assert [row["total"] for row in picture["rows"]] == [m.peak_bytes for m in pb.training_memory(s).pipeline]
     assert all(sum(part[1] for part in row["parts"]) == row["total"] for row in picture["rows"])
 
 
 def test_a_v_puts_the_embedding_and_the_head_on_one_rank():
     s = scenario(pp=4, schedule="zbv")
-    rows = stages_picture(s, stage_memories(s))["rows"]
+    rows = stages_picture(s, pb.training_memory(s).pipeline)["rows"]
     assert rows[0]["sub"] == "20 layers, embedding, head"
 
 
 def test_without_a_pipeline_there_is_no_picture():
     s = scenario(dp=8)
-    assert stages_picture(s, stage_memories(s)) == {}
+    assert stages_picture(s, pb.training_memory(s).pipeline) == {}
 
 
 def test_of_many_ranks_the_ends_and_the_worst_are_shown():
@@ -65,4 +65,4 @@ def test_tensor_parallel_ranks_hold_their_columns():
 
 def test_words_have_their_units():
     s = scenario(pp=4)
-    assert f"{THIN}GB" in stages_picture(s, stage_memories(s))["title"][1]
+    assert f"{THIN}GB" in stages_picture(s, pb.training_memory(s).pipeline)["title"][1]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from widgets import CollectiveExplorer, MemoryExplorer, PipelineExplorer
+from widgets.raster import Sheet
 
 
 def test_a_pipeline_figure_has_the_blocks_of_the_picture():
@@ -62,10 +63,43 @@ def test_a_memory_figure_has_the_state_and_the_levels_in_gigabytes():
     by_name = {trace.name: trace for trace in figure.data if trace.type == "bar"}
     total = [sum(trace.x[place] for trace in by_name.values()) for place in range(4)]
     assert total == pytest.approx([row["total"] / 1e9 for row in explorer.picture["bars"]["rows"]])
-    areas = [trace for trace in figure.data if trace.type == "scatter"]
+    areas = [trace for trace in figure.data if trace.type == "scatter" and trace.stackgroup]
     peak = explorer.picture["step"]["peak"]
     stacked = sum(float(trace.y[peak]) for trace in areas)
     assert stacked == pytest.approx(explorer._view.memory.peak_bytes / 1e9, rel=1e-4)
+
+
+def test_a_memory_figure_and_picture_have_the_pipeline_ranks():
+    explorer = MemoryExplorer(ranks=8, pp=4, tp=8, microbatches=16)
+    stages, figure = explorer.picture["stages"], explorer.figure
+    bars = [
+        trace for trace in figure.data if trace.type == "bar" and len(trace.y) == 4 and "rank 0" in trace.y[0]
+    ]
+    drawn = [sum(trace.x[place] for trace in bars) for place in range(4)]
+    assert drawn == pytest.approx([row["total"] / 1e9 for row in stages["rows"]])
+    assert drawn == pytest.approx([one.peak_bytes / 1e9 for one in explorer._view.memory.pipeline])
+    assert bars[0].y[stages["worst"]] == f"rank {stages['worst']}, worst"
+    assert any(stages["title"][0] in note.text for note in figure.layout.annotations)
+
+
+def test_a_memory_figure_has_the_point_of_a_recorded_twin():
+    explorer = MemoryExplorer("llama-3.2-1b", ranks=8, sequence=2048, micro_batch=2, recompute="none")
+    point = explorer.figure.data[-1]
+    assert point.y == (explorer._view.twin.peak_bytes / 1e9,)
+    assert point.name.startswith("twin ")
+
+
+def test_a_still_says_the_pipeline_ranks_and_the_twin_in_words(monkeypatch):
+    said = []
+    monkeypatch.setattr(Sheet, "text", lambda self, x, y, words, *rest, **more: said.append(words))
+    explorer = MemoryExplorer(ranks=8, pp=4, tp=8, microbatches=16)
+    assert explorer.png()[:8] == b"\x89PNG\r\n\x1a\n"
+    for row in explorer.picture["stages"]["rows"]:
+        worst = row["rank"] == explorer.picture["stages"]["worst"]
+        assert row["name"] in said
+        assert row["words"] + ("  worst" if worst else "") in said
+    MemoryExplorer("llama-3.2-1b", ranks=8, sequence=2048, micro_batch=2, recompute="none").png()
+    assert sum(words.startswith("twin ") for words in said) == 3
 
 
 def test_plotly_is_loaded_only_when_a_figure_is_asked_for():

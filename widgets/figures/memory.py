@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from playbook.pictures.memory_groups import GROUPS
 from widgets.figures.sheet import colour, dress, legend_once, line_at, predicted, tint
 
 GB = 1e9
@@ -16,22 +17,50 @@ STATE = ("parameters", "gradients", "optimizer")
 
 
 def memory_figure(picture: Mapping[str, Any], measured: Mapping[str, Any]) -> go.Figure:
-    """State under each ZeRO stage against the capacity, and one step over time; both in GB."""
-    bars, step = picture["bars"], picture["step"]
-    titles = (" ".join(bars["title"]), " ".join(step["title"]))
-    figure = make_subplots(rows=2, subplot_titles=titles, row_heights=[0.4, 0.6], vertical_spacing=0.14)
+    """State under each ZeRO stage against the capacity, one step over time, and pipeline ranks; all in GB."""
+    bars, step, stages = picture["bars"], picture["step"], picture["stages"]
+    titles = [" ".join(one["title"]) for one in (bars, step, stages) if one]
+    heights = [0.28, 0.42, 0.3] if stages else [0.4, 0.6]
+    spacing = 0.1 if stages else 0.14
+    figure = make_subplots(
+        rows=len(titles), subplot_titles=titles, row_heights=heights, vertical_spacing=spacing
+    )
     seen: set[str] = set()
-    for trace in _states(bars, seen):
-        figure.add_trace(trace, row=1, col=1)
+    _put(figure, 1, _states(bars, seen))
     line_at(figure, bars["capacity"] / GB, 1, bars["capacity_words"])
-    for trace in (*_levels(step, seen), *_trace(measured)):
-        figure.add_trace(trace, row=2, col=1)
+    _put(figure, 2, [*_levels(step, seen), *_trace(measured), *_twin(step)])
     figure.update_yaxes(autorange="reversed", row=1, col=1)
     figure.update_xaxes(title_text="GB per rank", row=1, col=1)
     figure.update_yaxes(title_text="GB", row=2, col=1)
     figure.update_xaxes(showticklabels=False, row=2, col=1)
-    dress(figure, picture["headline"], 760)
+    if stages:
+        _put(figure, 3, _stages(stages, seen))
+        figure.update_yaxes(autorange="reversed", type="category", row=3, col=1)
+        figure.update_xaxes(title_text="GB", row=3, col=1)
+    dress(figure, picture["headline"], 760 + (140 + 18 * len(stages["rows"]) if stages else 0))
     return figure.update_layout(barmode="stack")
+
+
+def _put(figure: go.Figure, row: int, traces: Sequence[Any]) -> None:
+    for trace in traces:
+        figure.add_trace(trace, row=row, col=1)
+
+
+def _stages(stages: Mapping[str, Any], seen: set[str]) -> list[go.Bar]:
+    """Peak of each pipeline rank drawn, by colour."""
+    rows, worst = stages["rows"], stages["worst"]
+    parts = [{part[0]: part[1] for part in row["parts"]} for row in rows]
+    return [
+        go.Bar(
+            x=[part.get(name, 0) / GB for part in parts],
+            y=[row["name"] + (", worst" if row["rank"] == worst else "") for row in rows],
+            orientation="h",
+            marker=predicted(name),
+            **legend_once(seen, name),
+        )
+        for name in GROUPS
+        if any(name in part for part in parts)
+    ]
 
 
 def _states(bars: Mapping[str, Any], seen: set[str]) -> list[go.Bar]:
@@ -67,6 +96,15 @@ def _levels(step: Mapping[str, Any], seen: set[str]) -> list[go.Scatter]:
         for place, name in enumerate(step["terms"])
         if parts[:, place].any()
     ]
+
+
+def _twin(step: Mapping[str, Any]) -> list[go.Scatter]:
+    """Peak of a recorded twin, a solid point on the formula's."""
+    if "twin" not in step:
+        return []
+    twin, marker = step["twin"], {"color": colour("ink"), "size": 9}
+    at = {"x": [step["peak"]], "y": [twin["peak"] / GB]}
+    return [go.Scatter(**at, mode="markers", name=twin["words"], hovertext=[twin["source"]], marker=marker)]
 
 
 def _trace(measured: Mapping[str, Any]) -> list[go.Scatter]:

@@ -9,20 +9,42 @@ import numpy as np
 
 from widgets.raster import WIDTH, Sheet, table_height
 
+RANK = 22.0
+"""Height of the row of a pipeline rank."""
+
 
 def memory_png(picture: Mapping[str, Any], measured: Mapping[str, Any]) -> bytes:
-    """State under each ZeRO stage, one step over time, and a real step's peaks if there are any."""
-    real = measured.get("rows") or []
-    sheet = Sheet(
-        460 + 30 * len(real) + table_height(picture["table"]),
-        picture["headline"],
-        f"Memory  {picture['kick']}",
-    )
+    """State under each ZeRO stage, one step over time, pipeline ranks, a real step's peaks: what there is."""
+    real, stages = measured.get("rows") or [], picture["stages"]
+    ranks = 56 + RANK * len(stages["rows"]) if stages else 0
+    end = 460 + ranks + (30 + 26 * len(real) if real else 0)
+    sheet = Sheet(end + table_height(picture["table"]), picture["headline"], f"Memory  {picture['kick']}")
     _states(sheet, picture["bars"])
     _levels(sheet, picture["step"])
-    _peaks(sheet, measured, 460)
-    sheet.table(460 + (30 + 26 * len(real) if real else 0), picture["table"])
+    if stages:
+        _stages(sheet, stages, 460)
+    _peaks(sheet, measured, 460 + ranks)
+    sheet.table(end, picture["table"])
     return sheet.png()
+
+
+def _stages(sheet: Sheet, stages: Mapping[str, Any], y: float) -> None:
+    """Peak of each pipeline rank drawn, the worst one in bold."""
+    left, right = 190.0, WIDTH - 120.0
+    scale = (right - left) / max(row["total"] for row in stages["rows"])
+    sheet.text(0, y + 10, stages["title"][0], 11, bold=True)
+    sheet.text(0, y + 25, stages["title"][1], 9.5, "ink2")
+    for place, row in enumerate(stages["rows"]):
+        top, x, worst = y + 34 + RANK * place, left, row["rank"] == stages["worst"]
+        sheet.text(0, top + 12, row["name"], 10, bold=worst)
+        sheet.text(56, top + 12, row["sub"], 9, "ink2")
+        for name, size, words in row["parts"]:
+            wide = max(size * scale, 1)
+            sheet.box(x, top, wide - 1, RANK - 6, sheet.tint(name), name)
+            if wide > 40:
+                sheet.text(x + 5, top + 12, words, 9)
+            x += wide
+        sheet.text(x + 8, top + 12, row["words"] + ("  worst" if worst else ""), 10, bold=worst)
 
 
 def _states(sheet: Sheet, bars: Mapping[str, Any]) -> None:
@@ -40,15 +62,12 @@ def _states(sheet: Sheet, bars: Mapping[str, Any]) -> None:
                 if kind == "copied" and wide > 44:
                     sheet.text(x + 6, y + 17, words, 9.5)
                 x += wide
-        x = max(x, left + bars["capacity"] * scale) + 10
-        sheet.text(x, y + 18, row["words"], 12, bold=True)
-        sheet.text(
-            x + sheet.width_of(row["words"], 12, True) + 8,
-            y + 18,
-            row["parts"] + ("  ✓ state fits" if row["fits"] else ""),
-            10,
-            "ink2",
-        )
+        told = row["parts"] + ("  ✓ state fits" if row["fits"] else "")
+        words, limit = sheet.width_of(row["words"], 12, True) + 8, left + bars["capacity"] * scale
+        if x - 4 < limit < x + 18 + words + sheet.width_of(told, 10):  # the line would cross the words
+            x = limit if limit + 10 + words + sheet.width_of(told, 10) < WIDTH else x
+        sheet.text(x + 10, y + 18, row["words"], 12, bold=True)
+        sheet.text(x + 10 + words, y + 18, told, 10, "ink2")
     at = left + bars["capacity"] * scale
     sheet.line([(at, 18), (at, 176)], "ink", 1.5)
     sheet.text(at, 190, bars["capacity_words"], 10, anchor="m", bold=True)
@@ -90,8 +109,21 @@ def _levels(sheet: Sheet, step: Mapping[str, Any]) -> None:
         11,
         bold=True,
     )
+    _twin(sheet, step, at, right, (bottom, scale))
+    if step["turns"]:
+        sheet.text((left + right) / 2, bottom + 16, step["turns"], 9.5, "ink2", "m")
+        return
     for words, first, last in step["spans"]:
         sheet.text(left + (first + last + 1) / 2 * wide, bottom + 16, words, 9.5, "ink2", "m")
+
+
+def _twin(sheet: Sheet, step: Mapping[str, Any], at: float, right: float, axis: tuple[float, float]) -> None:
+    """Solid point of a recorded twin's peak; `axis` is where zero lies, and pixels a byte."""
+    if "twin" not in step:
+        return
+    level = axis[0] - step["twin"]["peak"] * axis[1]
+    sheet.dot(at, level, 4, "ink")
+    sheet.text(min(at + 8, right - 240), level + 14, step["twin"]["words"], 9.5)
 
 
 def _peaks(sheet: Sheet, measured: Mapping[str, Any], y: float) -> None:

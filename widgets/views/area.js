@@ -14,7 +14,7 @@ export function unpack(step, typed) {
 }
 
 export function scaleOf(step, data, width, limit) {
-  const high = Math.max(...data.totals, step.trace ? step.trace.peak : 0) * 1.14, top = limit && limit < high * 1.35 ? Math.max(high, limit * 1.05) : high;
+  const high = Math.max(...data.totals, step.trace ? step.trace.peak : 0, step.twin ? step.twin.peak : 0) * 1.14, top = limit && limit < high * 1.35 ? Math.max(high, limit * 1.05) : high;
   const marks = ticks(top / 1e9, 5), last = marks[marks.length - 1] * 1e9;
   const right = Math.max(LEFT + 120, width - KEY), end = Math.max(last, top);
   return { right, end, marks, x: point => LEFT + point / Math.max(1, data.count) * (right - LEFT), y: bytes => TOP + HEIGHT * (1 - bytes / end) };
@@ -40,20 +40,19 @@ function stack(step, data, s) {
   return [marks, places];
 }
 
-// A name goes into the widest stretch where its band is high enough for it.
+// A name goes where its band is highest over the name's whole width, off the peak's line.
 function labels(step, data, s, places) {
+  const unit = (s.right - LEFT) / Math.max(1, data.count);
   return step.terms.map((term, t) => {
-    let best = [0, 0], from = -1;
-    const tall = i => { const p = places[t * data.count + i]; return s.y(p[2]) - s.y(p[3]) >= 14; };
-    for (let i = 0; i <= data.count; i += 1) {
-      if (i < data.count && tall(i)) { if (from < 0) from = i; } else if (from >= 0) { if (i - from > best[1] - best[0]) best = [from, i]; from = -1; }
+    const points = Math.ceil((NAMES[term].length * 6 + 14) / unit);
+    let best = [12, 0, 0];
+    for (let from = 0; from + points <= data.count; from += 1) {
+      if (from <= step.peak && step.peak < from + points) continue;
+      let top = -Infinity, bottom = Infinity;
+      for (let i = from; i < from + points; i += 1) { const p = places[t * data.count + i]; top = Math.max(top, s.y(p[3])); bottom = Math.min(bottom, s.y(p[2])); }
+      if (bottom - top > best[0] + 1) best = [bottom - top, s.x(from) + 8, (top + bottom) / 2 + 4];
     }
-    const wide = s.x(best[1]) - s.x(best[0]);
-    if (wide < NAMES[term].length * 6 + 14) return '';
-    // At the far side from the peak's line, so that the two do not meet.
-    const x = step.peak >= best[0] && step.peak < best[1] && s.x(step.peak) - s.x(best[0]) < NAMES[term].length * 6 + 20 ? s.x(step.peak) + 12 : s.x(best[0]) + 8;
-    const i = Math.min(data.count - 1, Math.max(0, Math.round((x + NAMES[term].length * 3 - LEFT) / (s.right - LEFT) * data.count))), p = places[t * data.count + i];
-    return s.y(p[2]) - s.y(p[3]) >= 13 ? text(x, (s.y(p[2]) + s.y(p[3])) / 2 + 4, NAMES[term], 's') : '';
+    return best[1] ? text(best[1], best[2], NAMES[term], 's') : '';
   }).join('');
 }
 
@@ -63,12 +62,13 @@ function frame(step, s) {
   return marks;
 }
 
+// Each stretch has its name; where one is too short for it, one line says what they are.
 function spans(step, s) {
-  const low = TOP + HEIGHT;
-  return step.spans.map(([words, first, last]) => {
-    const a = s.x(first), b = s.x(last + 1), short = words.split(',')[0], said = b - a > 6 * words.length + 6 ? words : b - a > 6 * short.length + 4 ? short : '';
-    return line(a, low, a, low + 6, 'ink2') + (said ? text((a + b) / 2, low + 16, said, 'm s c') : '');
-  }).join('');
+  const low = TOP + HEIGHT, fit = (words, a, b) => (b - a > 6 * words.length + 4 ? words : '');
+  const named = step.spans.map(([words, first, last]) => { const a = s.x(first), b = s.x(last + 1); return [a, b, fit(words, a, b) || fit(words.split(',')[0], a, b)]; });
+  const together = step.turns && (!named.length || named.some(([, , said]) => !said));
+  const marks = named.map(([a, b, said]) => line(a, low, a, low + 6, 'ink2') + (said && !together ? text((a + b) / 2, low + 16, said, 'm s c') : '')).join('');
+  return together ? marks + text((LEFT + s.right) / 2, low + 17, step.turns, 'm s c') : marks;
 }
 
 function limitLine(step, s, limit, words) {
@@ -90,15 +90,22 @@ function key(step, data, s, width, point) {
 export function draw(step, data, width, options) {
   const s = scaleOf({ ...step }, data, width, options.limit), [areas, places] = stack(step, data, s), total = data.totals[step.peak];
   const outline = Array.from({ length: data.count }, (_, i) => `${i ? 'L' : 'M'}${s.x(i).toFixed(1)} ${s.y(data.totals[i]).toFixed(1)}L${s.x(i + 1).toFixed(1)} ${s.y(data.totals[i]).toFixed(1)}`).join('');
-  let marks = frame(step, s) + areas + labels(step, data, s, places) + path(outline, 'ink', null, { 'stroke-width': 1.5, 'stroke-dasharray': '5 3' }) + spans(step, s);
+  let marks = frame(step, s) + areas + labels(step, data, s, places) + path(outline, 'ink', null, { 'stroke-width': step.spans.length ? 1.5 : 0.75, 'stroke-dasharray': '5 3' }) + spans(step, s);
   if (options.pinned) marks += path(options.pinned(s), 'ink', null, { 'stroke-width': 1.5 });
   const px = (s.x(step.peak) + s.x(step.peak + 1)) / 2, right = px < (LEFT + s.right) / 2;
   marks += limitLine({ ...step, highest_total: total }, s, options.limit, options.limitWords);
   marks += line(px, s.y(total) - 10, px, s.y(0), 'ink') + text(px + (right ? 10 : -10), s.y(total) - 12, step.peak_words, right ? 'b halo' : 'b n halo') + circle(px, s.y(total), 4, 'ground ink', { 'stroke-width': 1.5 });
   if (step.trace) marks += traced(step.trace, s, px, right);
+  if (step.twin) marks += twinned(step, s, px, s.y(total) - 12, right);
   if (options.point !== null && options.point !== step.peak) marks += line((s.x(options.point) + s.x(options.point + 1)) / 2, TOP, (s.x(options.point) + s.x(options.point + 1)) / 2, TOP + HEIGHT, 'select');
   marks += key(step, data, s, width, options.point ?? step.peak);
   return svg(width, TOP + HEIGHT + 22, marks);
+}
+
+// A twin recorded on a GPU: a solid point on the formula's, its words behind those of the peak.
+function twinned({ twin, peak_words: words }, s, px, y, right) {
+  const past = 10 + 6.9 * words.length + 10, at = right ? px + past : px - past;
+  return circle(px, s.y(twin.peak), 4, 'point') + text(at, y, twin.words, right ? 'm halo' : 'm n halo');
 }
 
 // The trace of the same step: dotted, with a diamond at its own peak.

@@ -11,12 +11,14 @@ export function scaleOf(bars, width, zoomed) {
   return { top, left, right, x: bytes => left + Math.min(bytes, top) / top * (right - left) };
 }
 
-function parts(row, at, y, s) {
+// Bars of a row, and where they end. A number that the capacity's line would cross stands right of it.
+function parts(row, at, y, s, capacity) {
   let marks = '', x = s.left, sum = 0;
   for (const [name, bytes, words] of row.copied) {
     const from = s.x(sum), to = s.x(sum + bytes), wide = to - from;
     marks += rect(from + 0.75, y + 1.75, Math.max(0.5, wide - 1.5), 25.5, 'tint', hues[name], { 'stroke-width': 1.5 });
-    if (wide > 7 * words.length + 10) marks += text(from + 7, y + 18.5, words, 's');
+    const long = 7 * words.length, crossed = capacity > from + 3 && capacity < from + long + 10, spot = crossed ? capacity + 5 : from + 7;
+    if (to - spot > long + 3) marks += text(spot, y + 18.5, words, 's');
     sum += bytes;
     x = to;
   }
@@ -41,6 +43,14 @@ function heads(row, s) {
   return marks;
 }
 
+// Total, parts and whether it fits, beside a bar; the parts are left out where there is no room for all.
+function words(row, other, x, y, width) {
+  const after = (row.fits ? 88 : 0) + (other ? 48 : 0), gap = x + 8.2 * row.words.length + 8, long = row.parts.length * 6.1 + 8, roomy = gap + long + after <= width + 4;
+  let marks = text(x, y, row.words, 'result halo') + (roomy ? text(gap, y, row.parts, 'm halo') : ''), at = gap + (roomy ? long : 0);
+  if (row.fits) { marks += text(at, y, '✓ state fits', 'fits halo'); at += 88; }
+  return other ? marks + text(at, y, `A ${other.words}`, 's halo') : marks;
+}
+
 export function draw(bars, width, options = {}) {
   const s = scaleOf(bars, width, options.zoomed), bottom = 18 + bars.rows.length * ROW, capacity = s.x(bars.capacity);
   let marks = '';
@@ -50,17 +60,16 @@ export function draw(bars, width, options = {}) {
     if (Math.abs(x - capacity) > 46) marks += text(x, bottom + 13, thousands(value), 'm s c');
   }
   marks += text(width, bottom + 13, 'GB per rank', 'm s n') + heads(bars.rows[0], s);
+  let told = '';
   bars.rows.forEach((row, i) => {
-    const y = 18 + i * ROW, [drawn, end] = parts(row, i, y, s), chosen = i === bars.chosen, other = options.pinned?.rows[i];
+    const y = 18 + i * ROW, [drawn, end] = parts(row, i, y, s, capacity), chosen = i === bars.chosen, other = options.pinned?.rows[i];
     marks += text(0, y + 15, row.name, chosen ? 'b accent' : 'b') + text(0, y + 29, row.sub, 'm s') + drawn;
     if (other) marks += rect(s.left, y + 0.5, s.x(other.total) - s.left, 28, 'ink', null, { 'stroke-width': 1.5 });
     const past = Math.abs(end - capacity) < 8 || (end < capacity && capacity - end < 150) ? Math.max(end, capacity) : Math.max(end, other ? s.x(other.total) : 0);
-    const x = Math.min(past + 10, s.right + 12), gap = x + 8.2 * row.words.length + 8;
-    marks += text(x, y + 18.5, row.words, 'result') + text(gap, y + 18.5, row.parts, 'm');
-    if (row.fits) marks += text(gap + row.parts.length * 6.1 + 8, y + 18.5, '✓ state fits', 'fits');
-    if (other) marks += text(gap + row.parts.length * 6.1 + (row.fits ? 96 : 8), y + 18.5, `A ${other.words}`, 's');
+    const x = Math.min(past + 10, s.right + 12);
+    told += words(row, other, x, y + 18.5, width);
   });
-  marks += line(capacity, 15, capacity, bottom, 'ink', { 'stroke-width': 1.5 }) + text(capacity, bottom + 13, bars.capacity_words, 'b s c');
+  marks += line(capacity, 15, capacity, bottom, 'ink', { 'stroke-width': 1.5 }) + text(Math.min(capacity, width - 150), bottom + 13, bars.capacity_words, 'b s c') + told;
   return svg(width, bottom + 18, marks);
 }
 

@@ -1,12 +1,12 @@
 // Native inputs drawn from the descriptors that Python sends; each writes one synced trait.
-import { escape, noNumber, parse, show } from './format.js';
+import { AUTO, escape, noNumber, parse, show } from './format.js';
 
 let made = 0;
 
 // What a typed text asks for: a number to set, words that refuse it, or neither, which brings the last value back.
 export function typed(text, d, value) {
   if (!text.trim()) return {};
-  const number = parse(text);
+  const number = d.show === 'auto' && text.trim().toLowerCase() === AUTO ? 0 : parse(text);
   return number === null ? { refused: noNumber(text, show[d.show || 'count'](value)) } : { number };
 }
 
@@ -37,6 +37,7 @@ const build = {
   picks: (d, id) => `<div class="label" title="${escape(d.help || '')}"><span id="${id}">${escape(d.label)}</span><span data-pb="count-${d.name}"></span></div>`
     + `<details class="picks" data-pb="control-${d.name}"><summary aria-labelledby="${id}" data-pb="picked-${d.name}"></summary><div class="checks" role="group" aria-labelledby="${id}">`
     + `${d.options.map(([value, text]) => `<label><input type="checkbox" value="${escape(value)}">${escape(text)}</label>`).join('')}</div></details>`,
+  paste: (d, id) => `${labelled(d, id)}<textarea id="${id}" class="field wide" rows="4" autocomplete="off" spellcheck="false" placeholder="paste it here" data-pb="control-${d.name}" aria-label="${escape(d.label)}"></textarea>`,
   text: (d, id) => `${labelled(d, id)}<input id="${id}" class="field wide" type="text" autocomplete="off" spellcheck="false" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`,
 };
 
@@ -80,6 +81,12 @@ export const wire = {
     root.addEventListener('change', () => set(d.name, [...root.querySelectorAll('input:checked')].map(input => input.value)));
   },
   picks(d, root, set) { wire.checks(d, root, set); },
+  // What is pasted is taken at once; Enter is a line of it.
+  paste(d, root, set) {
+    const area = root.querySelector('textarea'), commit = () => set(d.name, area.value);
+    area.addEventListener('change', commit);
+    area.addEventListener('paste', () => setTimeout(commit));
+  },
   text(d, root, set) { const input = root.querySelector('input'); committed(input, () => set(d.name, input.value)); },
 };
 
@@ -106,13 +113,14 @@ const sync = {
     const names = d.options.filter(([name]) => value.includes(name)).map(([, text]) => text);
     root.querySelector('summary').textContent = names.join(', ') || 'none';
   },
+  paste(d, root, value) { const area = root.querySelector('textarea'); if (area !== root.ownerDocument.activeElement) area.value = value; },
   text(d, root, value) { const input = root.querySelector('input'); if (input !== root.ownerDocument.activeElement) input.value = value; },
 };
 
 function mount(d, set, get) {
   const root = document.createElement('div'), id = `pb-control-${made += 1}`;
   root.className = 'control';
-  root.innerHTML = build[d.kind](d, id) + '<div class="refusal" role="alert" hidden></div>';
+  root.innerHTML = build[d.kind](d, id) + (d.idle ? `<div class="note idle">${escape(d.idle)}</div>` : '') + '<div class="refusal" role="alert" hidden></div>';
   wire[d.kind](d, root, set, get);
   const field = root.querySelector('.field');
   field?.addEventListener('input', () => { field.dataset.dirty = '1'; });
@@ -162,7 +170,7 @@ export function column(element, get, set) {
     element.classList.toggle('inert', busy);
     for (const [d, root] of parts) {
       sync[d.kind](d, root, get(d.name));
-      root.querySelectorAll('input, select').forEach(input => { input.disabled = busy; });
+      root.querySelectorAll('input, select, textarea').forEach(input => { input.disabled = busy || Boolean(d.idle); });
       const line = root.querySelector('.refusal'), words = refusal.control === d.name ? refusal.text : root.refused || '';
       if (line.textContent !== words) line.textContent = words;
       line.hidden = !words;

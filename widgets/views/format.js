@@ -62,4 +62,6 @@ export function parse(text) {
 // Why a text that is no number is not taken, and what would be.
 export const noNumber = (text, works) => `“${text.trim()}” is not a number: use one, such as ${works}`;
 
-export const show = { count: plain, bytes: binary, seconds, plain };
+// Zero leaves the choice to Python.
+export const AUTO = 'auto';
+export const show = { auto: value => (value === 0 ? AUTO : plain(value)), count: plain, bytes: binary, seconds, plain };

@@ -114,7 +114,8 @@ export const memory = {
       { caption: bars.title.join(': '), head: ['stage', 'copied, GB', 'shared, GB', 'in all, GB', bars.capacity_words], rows: bars.rows.map(row => [row.name, bare(row.copied.reduce((s, p) => s + p[1], 0)), bare(row.shared.reduce((s, p) => s + p[1], 0)), row.words, row.fits ? '✓ state fits' : '✕ too much']) },
       { caption: `${step.title[0]}, GB`, head: ['instant', ...step.terms, 'in all'], rows: data.totals.map((total, i) => [instant(step, data, i) + (i === step.peak ? ' (peak)' : ''), ...step.terms.map((_, t) => bare(data.at(i, t))), bare(total)]) },
     ];
-    const { stages, passes } = host.get('picture');
+    const { stages, passes, terms } = host.get('picture');
+    list.splice(1, 0, { caption: terms.title, head: terms.head, rows: terms.rows });
     if (stages?.rows) list.push({ caption: `${stages.title.join(': ')}, GB`, head: ['rank', 'holds', ...stages.rows[0].parts.map(part => part[0]), 'in all'], rows: stages.rows.map(row => [row.name, row.sub, ...stages.rows[0].parts.map(part => row.parts.find(other => other[0] === part[0])?.[2] ?? '0'), row.words]) });
     list.push({ caption: passes.title.join(': '), head: passes.head, rows: passes.rows });
     if (real.rows) list.push({ caption: real.title.join(': '), head: ['source', 'term', 'bytes'], rows: real.rows.flatMap(row => row.parts.map(part => [row.source, part[0], part[2]])) });

@@ -37,6 +37,5 @@ export function draw(stages, width) {
   });
   marks += text(width, bottom + 13, 'GB', 'm s n');
   if (inside) marks += line(capacity, 0, capacity, bottom, 'ink', { 'stroke-width': 1.5 }) + text(capacity, bottom + 13, 'the GPU', 'b s c');
-  else marks += text(width, 10, `the GPU: ${(stages.capacity / Math.max(...stages.rows.map(row => row.total))).toFixed(1)} × the worst ↗`, 'm s n');
   return svg(width, bottom + 18, marks);
 }

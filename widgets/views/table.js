@@ -24,7 +24,7 @@ export function comparison({ head, rows, sources = {} }, busy = false) {
   const offered = busy ? -1 : rows.findIndex(row => row.measured === 'not run');
   const column = (name, words) => `<th title="${escape(sources[name] || '')}">${swatch[name]()}${words}</th>`;
   const body = rows.map((row, i) => `<tr><td>${row.mark ? `<b>${escape(row.mark)}</b> ` : ''}${escape(row.label)}${row.note ? ` <span class="soft">${escape(row.note)}</span>` : ''}</td>`
-    + `<td>${cell(row.formula)}</td><td>${cell(row.traced)}</td><td>${i === offered ? OFFER : cell(row.measured)}</td><td>${difference(row.difference)}</td></tr>`).join('');
+    + `<td>${cell(row.formula)}</td><td>${cell(row.traced)}</td><td${row.source ? ` title="${escape(row.source)}"` : ''}>${i === offered ? OFFER : `${row.by ? `<span class="soft">${escape(row.by)}</span> ` : ''}${cell(row.measured)}`}</td><td>${difference(row.difference)}</td></tr>`).join('');
   return `<div class="table" data-pb="comparison"><table><thead><tr><th>${escape(head)}</th>${column('formula', 'formula')}${column('traced', 'traced')}${column('measured', 'measured')}`
     + `<th>difference</th></tr></thead><tbody>${body}</tbody></table></div>`;
 }
