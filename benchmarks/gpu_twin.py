@@ -31,7 +31,7 @@ LEFT_BYTES = 16 * 2**20
 """What a case may leave behind on the GPU: 0.1 % of the peaks here."""
 
 
-def measure(case: Case, device: Any, hold: Any) -> dict[str, Any]:
+def take(case: Case, device: Any, hold: Any) -> dict[str, Any]:
     """Predict one case, take its twin, and compare."""
     from playbook.runtime.twin_step import run_twin
 
@@ -88,7 +88,7 @@ def run_child(first: int, until: float, file: Path, part: str) -> None:
             return
         begin = time.perf_counter()
         try:
-            row = measure(case, device, hold)
+            row = take(case, device, hold)
         except Exception as failed:
             row = {"failed": f"{type(failed).__name__}: {failed}"[:1000]}
         clear(device)

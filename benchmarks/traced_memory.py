@@ -23,7 +23,7 @@ GOALS = {"median_error": 0.005, "worst_error": 0.02, "least_match_rate": 0.99}
 DEADLINE_S = 1200.0
 
 
-def measure(name: str, case: Case) -> dict[str, Any]:
+def compare(name: str, case: Case) -> dict[str, Any]:
     """Predict and trace one rank; `error` is (predicted − traced) / traced."""
     scenario, begin = case.scenario, time.monotonic()
     predicted = pb.program(scenario, rank=case.rank).memory()
@@ -90,7 +90,7 @@ def main(names: list[str]) -> None:
     known = json.loads(RESULTS.read_text())["rows"] if names and RESULTS.exists() else []
     rows, machine = {row["name"]: row for row in known}, describe_machine()
     for name in names or CASES:
-        rows[name] = measure(name, CASES[name])
+        rows[name] = compare(name, CASES[name])
         print(told(rows[name]), flush=True)
         RESULTS.write_text(json.dumps(table(rows, machine), indent=1) + "\n", encoding="utf-8")
     print(json.loads(RESULTS.read_text())["summary"])

@@ -150,7 +150,7 @@ def test_two_steps_and_two_seeds_are_the_default():
         ({"fault": "wrong_offset", "by": "library"}, "use by='hand'"),
         ({"colour": 1}, "no lever 'colour'; levers are by, parity"),
         ({"recipe": "bf16-fp32grad"}, "valid are fp32, bf16-fp32master, bf16, sgd, fsdp2-mixed"),
-        ({"model": "gpt2"}, "use a Llama, Mistral or Qwen kind"),
+        ({"model": "gpt2"}, "use a dense kind of Llama, Mistral or Qwen"),
         ({"recompute": "selective"}, "use none or full"),
     ],
 )
