@@ -104,7 +104,7 @@ export function draw(step, data, width, options) {
 
 // A twin recorded on a GPU: a solid point on the formula's, its words behind those of the peak.
 function twinned({ twin, peak_words: words }, s, px, y, right) {
-  const past = 10 + 6.9 * words.length + 10, at = right ? px + past : px - past;
+  const past = 10 + 6.4 * words.length + 10, at = right ? px + past : px - past;
   return circle(px, s.y(twin.peak), 4, 'point') + text(at, y, twin.words, right ? 'm halo' : 'm n halo');
 }
 

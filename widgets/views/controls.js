@@ -113,7 +113,7 @@ const sync = {
     const names = d.options.filter(([name]) => value.includes(name)).map(([, text]) => text);
     root.querySelector('summary').textContent = names.join(', ') || 'none';
   },
-  paste(d, root, value) { const area = root.querySelector('textarea'); if (area !== root.ownerDocument.activeElement) area.value = value; },
+  paste(d, root, value) { const area = root.querySelector('textarea'); if (area !== root.ownerDocument.activeElement || !area.dataset.dirty) area.value = value; },
   text(d, root, value) { const input = root.querySelector('input'); if (input !== root.ownerDocument.activeElement) input.value = value; },
 };
 

@@ -1,0 +1,149 @@
+"""MemoryExplorer as a reader uses it: a twin, a pipeline, one layer through its passes, a pasted model."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Lab
+from tests.browser.notebook import open_notebook, part, run_all, use_theme
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[2]
+CELL = """from widgets import MemoryExplorer
+explorer = MemoryExplorer("llama-3.1-70b", ranks=64, sequence=4096)
+explorer"""
+SAVE = "([path, content]) => jupyterapp.serviceManager.contents.save(path, {type: 'notebook', content})"
+PASTE = """(area, text) => {
+    area.focus();
+    area.value = text;
+    area.dispatchEvent(new Event('paste', { bubbles: true }));
+}"""
+LLAMA_2_7B = {
+    "_name_or_path": "my-llama",
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 11008,
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-5,
+}
+
+
+@pytest.fixture(scope="module")
+def shown(page: Page, lab: Lab) -> Locator:
+    """One explorer in a notebook of its own; the tests below use it one after another."""
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": []}
+    page.goto(f"{lab.url}/lab/workspaces/auto-memory?reset")
+    page.wait_for_function("() => window.jupyterapp && jupyterapp.serviceManager.isReady")
+    content = {"cells": [{**cell, "source": CELL}], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    page.evaluate(SAVE, ["memory_explorer.ipynb", content])
+    open_notebook(page, lab.url, "memory_explorer.ipynb")
+    run_all(page)
+    found = page.locator('[data-pb="explorer"][data-view="memory"]').first
+    expect(part(found, "headline")).not_to_be_empty()
+    return found
+
+
+@pytest.fixture
+def pictures() -> Path:
+    folder = Path(os.environ.get("PLAYBOOK_SCREENSHOTS", ROOT / ".pytest_cache" / "screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def enter(explorer: Locator, name: str, value: str) -> None:
+    field = part(explorer, f"field-{name}")
+    field.fill(value)
+    field.press("Enter")
+
+
+def fold(explorer: Locator, words: str) -> Locator:
+    return explorer.locator("summary").filter(has_text=words)
+
+
+def test_the_first_picture_has_no_pipeline_and_its_twin_says_what_it_is(
+    shown: Locator, pictures: Path
+) -> None:
+    expect(part(shown, "headline")).to_contain_text("Only ZeRO-3 fits in an H100")
+    expect(part(shown, "stages")).to_be_hidden()
+    peak = part(shown, "comparison").locator("tr").filter(has_text=re.compile("^peak backward"))
+    expect(peak.locator("td").nth(3)).to_contain_text("twin")
+    expect(peak.locator("td").nth(3)).to_have_attribute("title", re.compile("recorded on an NVIDIA H200"))
+    shown.screenshot(path=pictures / "memory-first-light.png")
+
+
+def test_a_real_step_and_the_dark_theme_take_the_picture_of_the_readme(
+    shown: Locator, page: Page, pictures: Path
+) -> None:
+    use_theme(page, "JupyterLab Dark")
+    part(shown, "run").click()
+    expect(part(shown, "real")).to_be_visible(timeout=180_000)
+    expect(part(shown, "run")).to_be_enabled(timeout=180_000)
+    expect(part(shown, "comparison")).not_to_contain_text("not run")
+    page.mouse.move(0, 0)
+    shown.screenshot(path=pictures / "memory-readme-dark.png")
+    use_theme(page, "JupyterLab Light")
+
+
+def test_pipeline_ranks_appear_and_the_worst_one_is_named(shown: Locator, pictures: Path) -> None:
+    fold(shown, "More axes").click()
+    enter(shown, "ranks", "8")
+    enter(shown, "tp", "8")
+    enter(shown, "pp", "4")
+    enter(shown, "microbatches", "16")
+    expect(part(shown, "stages-words")).to_contain_text("rank 3 is the worst")
+    expect(part(shown, "stages-words")).to_contain_text("16 micro-batches")
+    bars = shown.locator("[data-stages] text")
+    expect(bars.filter(has_text=re.compile("^worst$"))).to_have_count(1)
+    expect(bars.filter(has_text=re.compile("^rank [0-3]$"))).to_have_count(4)
+    expect(part(shown, "step-title")).to_contain_text("pipeline rank 3")
+    shown.screenshot(path=pictures / "memory-pipeline-light.png")
+
+
+def test_one_layer_is_told_pass_by_pass(shown: Locator) -> None:
+    fold(shown, "One layer, before and after").click()
+    rows = shown.locator("[data-passes] tbody tr")
+    expect(rows).to_have_count(4)
+    for row, name in zip(
+        rows.all(), ("one rank", "tensor parallel 8", "full recomp", "ZeRO-3 over 8"), strict=True
+    ):
+        expect(row).to_contain_text(name)
+    expect(rows.nth(3)).to_contain_text("2 all-gathers over dp")
+
+
+def test_a_degree_that_does_not_fit_is_refused_under_its_control(shown: Locator) -> None:
+    enter(shown, "ep", "8")
+    refused = shown.locator(".refusal:not([hidden])")
+    expect(refused).to_contain_text("no routed experts; use ep=1")
+    expect(refused.locator("xpath=..").locator('[data-pb="field-ep"]')).to_have_count(1)
+    enter(shown, "ep", "1")
+    expect(refused).to_have_count(0)
+
+
+def test_a_pasted_configuration_is_the_model_and_a_mistake_is_answered_there(
+    shown: Locator, pictures: Path
+) -> None:
+    fold(shown, "Own model").click()
+    area = part(shown, "control-config")
+    area.evaluate(PASTE, '{"model_type": "llama",')
+    refused = shown.locator(".refusal:not([hidden])")
+    expect(refused).to_contain_text("config is not JSON")
+    area.evaluate(PASTE, json.dumps(LLAMA_2_7B, indent=1))
+    expect(shown.locator(".kick")).to_contain_text("my-llama · 256 ranks")
+    expect(refused).to_have_count(0)
+    expect(part(shown, "control-model")).to_be_disabled()
+    expect(shown.locator(".note.idle")).to_contain_text("Not in use: the pasted config.json is the model.")
+    shown.screenshot(path=pictures / "memory-pasted-light.png")
+    area = part(shown, "control-config")
+    area.press("Control+a")
+    area.press("Delete")
+    area.blur()
+    expect(part(shown, "control-model")).to_be_enabled()
+    expect(shown.locator(".kick")).to_contain_text("llama-3.1-70b")
