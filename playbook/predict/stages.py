@@ -109,8 +109,8 @@ def templates(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     sizes = Sizes.of(ctx.policy.model_of(s), s.workload, s.recipe, symbolic=ctx.symbolic)
     rules, last, stage = ctx.policy, s.layout.stages - 1, slot % s.layout.stages
     keeps, (before, after) = rules.keeps_boundaries, near(s, slot)
-    first = rules.embedding(sizes) if stage == 0 else receive_block(sizes, slot, before, keeps)
-    end = rules.head(sizes) if stage == last else send_block(sizes, slot, keeps, after)
+    first = end_template(rules.embedding, sizes) if stage == 0 else receive_block(sizes, slot, before, keeps)
+    end = end_template(rules.head, sizes) if stage == last else send_block(sizes, slot, keeps, after)
     if s.model.tied and stage == last > 0:
         end = replace(end, weights=(*end.weights, *table_copy(sizes, end)))
     kinds = kinds_of(s, stage_numbers(s, stage) if layers is None else layers)
@@ -123,6 +123,12 @@ def templates(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
 def layer_template(rule: Callable[[Sizes, int], Block], sizes: Sizes, layer: int) -> Block:
     """A framework's layer; one scenario asks for the same one for each stage, and each view of it again."""
     return rule(sizes, layer)
+
+
+@lru_cache(maxsize=64)
+def end_template(rule: Callable[[Sizes], Block], sizes: Sizes) -> Block:
+    """A framework's embedding or head, likewise."""
+    return rule(sizes)
 
 
 def kinds_of(s: Scenario, layers: Sequence[int]) -> list[tuple[int, int | None]]:
