@@ -5,11 +5,8 @@ The figure's memory is `torch.cuda.max_memory_reserved` of rank 0, in GiB though
 are stages.
 
 Two kinds of run are in the table, of the same layouts, up to a factor of two apart. In the slower ones memory
-is what the step needs. In the faster ones it is larger by one gathered input of each column-split product and
-forward that was issued ahead: a block that a collective's stream has used is not handed out again before
-that stream is done, and the host is far ahead of it. On the first stage these are the p − 1 forwards before
-the first backward less the one that is through, and the one forward where there is no pipeline. Nothing in a
-row says which kind it is; its speed does in most cases.
+is what the step needs. In the faster ones it is larger, by what a host that is far ahead of its device holds
+(`ultrascale_replay`). Nothing in a row says which kind it is; its speed does in most cases.
 """
 
 import csv
@@ -22,15 +19,13 @@ from playbook.frameworks.nanotron import stage_layers
 from playbook.predict.orders import columns_of, pipeline
 from playbook.predict.stages import blocks_of, context, layer_numbers
 from playbook.program.lay import Stage
+from playbook.program.order import Columns
 from playbook.program.summary import rank_memory
 from playbook.spec import Layout, Model, Scenario, Workload
 
 DATA = Path(__file__).parent / "data"
 GIB = 2**30
 SEQUENCE = 4096
-VALUE = 2
-GATHERED = 2
-"""Column-split products of a layer: queries, keys and values together; gate and up together."""
 WHOLE = ("gpus", "dp", "tp", "pp", "mbs", "grad_acc", "zero")
 
 
@@ -131,20 +126,18 @@ def scenario(run: Run, stage: int) -> Scenario:
     )
 
 
-def peak_bytes(run: Run, stage: int = 0) -> int:
-    """Allocated peak of the first stage of a run, or of the last (−1), which is taken to have the head."""
+def laid_stage(run: Run, stage: int) -> tuple[Stage, Columns]:
+    """A stage of a run (−1: the last, which is taken to have the head), and the order of its runs."""
     s = scenario(run, stage)
     slot = stage % run.pp
     laid = Stage(blocks_of(s, slot, context(s)), layer_numbers(s, slot))
-    return rank_memory({slot: laid}, columns_of(s, slot, pipeline(s))).peak_bytes
+    return laid, columns_of(s, slot, pipeline(s))
 
 
-def ahead_bytes(run: Run) -> int:
-    """Gathered inputs of forwards of the first stage that the host has issued ahead."""
-    model = models()[run.model]
-    forwards = 1 if run.pp == 1 else max(min(run.pp, run.grad_acc) - 2, 0)
-    whole = VALUE * run.mbs * SEQUENCE * model.hidden
-    return forwards * stage_layers(model, run.pp)[0] * GATHERED * (whole - whole // run.tp)
+def peak_bytes(run: Run, stage: int = 0) -> int:
+    """Allocated peak of the first stage of a run, or of the last (−1)."""
+    laid, columns = laid_stage(run, stage)
+    return rank_memory({stage % run.pp: laid}, columns).peak_bytes
 
 
 def milliseconds_a_layer(run: Run) -> float:

@@ -7,18 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.ultrascale import GIB, Run, ahead_bytes, milliseconds_a_layer, peak_bytes, runs, split
+from benchmarks.ultrascale import GIB, Run, milliseconds_a_layer, peak_bytes, runs, split
+from benchmarks.ultrascale_replay import reserved_bytes
 from playbook.frameworks.nanotron import POLICY
 from playbook.predict.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES
 from playbook.spec.cluster import gpu
 
-SHARES = np.arange(0, 0.105, 0.005)
 BASES_GIB = np.arange(0, 0.55, 0.05)
+QUEUES = np.arange(20, 38, 2)
 PACES_MS = np.arange(5, 20, 1)
 NOISE = 0.18
 """Largest difference of two published runs of one configuration."""
 
 Values = NDArray[np.float64]
+Held = Mapping[int, tuple[float, float]]
+"""By row: what the allocator holds with the host in step, and with the host ahead, in GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,32 +30,37 @@ class Constants:
 
     Parameters
     ----------
-    share
-        What the allocator holds beyond its peak, as a part of it.
     base_gib
-        What it holds besides.
+        What the allocator holds beside the replayed tensors.
+    queue_layers
+        Layers' forwards that fill the queue of launches.
     pace_ms
         A run whose layer takes less than this times √tp for a micro-batch has its host ahead.
     """
 
-    share: float
     base_gib: float
+    queue_layers: float
     pace_ms: float
 
-    def reserved(self, peak_gib: Values) -> Values:
-        """Reserved memory, in GiB."""
-        return (1 + self.share) * peak_gib + self.base_gib
+    def reserved(self, some: Iterable[Run], held: Held) -> Values:
+        """Reserved memory of each run with the host in step and with the host ahead, in GiB."""
+        return np.array([held[run.row] for run in some]) + self.base_gib
 
 
-def predicted(some: Iterable[Run]) -> dict[int, tuple[float, float]]:
-    """Allocated peak of rank 0 in GiB with the host in step, and with the host ahead."""
-    peaks = {run.row: (peak_bytes(run), ahead_bytes(run)) for run in some}
-    return {row: (peak / GIB, (peak + more) / GIB) for row, (peak, more) in peaks.items()}
+def replayed(some: Iterable[Run], queue: float = 0) -> dict[int, float]:
+    """What the allocator of rank 0 holds in its replay; without tensor parallelism no block waits."""
+    return {run.row: reserved_bytes(run, queue=queue if run.tp > 1 else 0) / GIB for run in some}
 
 
-def chosen(some: list[Run], peaks: Mapping[int, tuple[float, float]], pace_ms: float) -> Values:
-    """The peak of the kind that a run's speed tells."""
-    return np.array([peaks[run.row][int(ahead(run, pace_ms))] for run in some])
+def joined(near: Mapping[int, float], far: Mapping[int, float]) -> Held:
+    """Both kinds of the rows of `far`."""
+    return {row: (near[row], gib) for row, gib in far.items()}
+
+
+def chosen(some: list[Run], both: Values, pace_ms: float) -> Values:
+    """What the kind that a run's speed tells holds."""
+    kinds = [int(ahead(run, pace_ms)) for run in some]
+    return both[np.arange(len(some)), kinds]
 
 
 def ahead(run: Run, pace_ms: float) -> bool:
@@ -60,25 +68,27 @@ def ahead(run: Run, pace_ms: float) -> bool:
     return run.tp > 1 and milliseconds_a_layer(run) < pace_ms * run.tp**0.5
 
 
-def fit(some: list[Run], peaks: Mapping[int, tuple[float, float]]) -> Constants:
+def fit(some: list[Run], near: Mapping[int, float]) -> Constants:
     """Constants with the smallest sum of median and 90th percentile of the error.
 
-    Share and base are fitted with each run of the nearer kind, then the pace with those.
+    Base and queue are fitted with each run of the nearer kind, then the pace with those.
     """
-    measured, both = published(some), np.array([peaks[run.row] for run in some])
+    measured = published(some)
 
-    def loss(given: Constants, peak: Values, truth: Values) -> float:
-        error = np.abs(given.reserved(peak) / truth - 1)
+    def loss(told: Values) -> float:
+        error = np.abs(told / measured[:, None] - 1)
         return float(np.quantile(error.min(axis=1), (0.5, 0.9)).sum())
 
-    levels = [
-        Constants(share=float(share), base_gib=float(base), pace_ms=0.0)
-        for share in SHARES
-        for base in BASES_GIB
-    ]
-    level = min(levels, key=lambda given: loss(given, both, measured[:, None]))
-    paces = [replace(level, pace_ms=float(pace_ms)) for pace_ms in PACES_MS]
-    return min(paces, key=lambda g: loss(g, chosen(some, peaks, g.pace_ms)[:, None], measured[:, None]))
+    found: list[tuple[float, Constants, Values]] = []
+    for queue in QUEUES.tolist():
+        held = joined(near, replayed(some, queue))
+        for base in BASES_GIB.tolist():
+            given = Constants(base_gib=base, queue_layers=queue, pace_ms=0.0)
+            both = given.reserved(some, held)
+            found.append((loss(both), given, both))
+    _, level, both = min(found, key=lambda each: each[0])
+    pace_ms = min(PACES_MS.tolist(), key=lambda pace: loss(chosen(some, both, pace)[:, None]))
+    return replace(level, pace_ms=float(pace_ms))
 
 
 def published(some: Iterable[Run]) -> Values:
@@ -86,16 +96,15 @@ def published(some: Iterable[Run]) -> Values:
     return np.array([run.reserved_gib for run in some], dtype=float)
 
 
-def errors(some: list[Run], peaks: Mapping[int, tuple[float, float]], given: Constants) -> dict[str, Values]:
+def errors(some: list[Run], held: Held, given: Constants) -> dict[str, Values]:
     """Signed relative errors: with every host in step, with the kind that the speed tells, with the nearer
     kind."""
-    measured = published(some)
-    both = np.array([peaks[run.row] for run in some])
-    each = given.reserved(both) / measured[:, None] - 1
+    both, measured = given.reserved(some, held), published(some)
+    each = both / measured[:, None] - 1
     nearer = np.abs(each).argmin(axis=1)
     return {
         "host in step": each[:, 0],
-        "kind by speed": given.reserved(chosen(some, peaks, given.pace_ms)) / measured - 1,
+        "kind by speed": chosen(some, both, given.pace_ms) / measured - 1,
         "nearer kind": each[np.arange(len(some)), nearer],
     }
 
@@ -120,15 +129,14 @@ def pairs(some: list[Run]) -> list[tuple[Run, Run]]:
     return [(found[0], found[1]) for found in by_shape.values() if len(found) > 1]
 
 
-def differences(
-    some: list[Run], peaks: Mapping[int, tuple[float, float]], given: Constants
-) -> dict[str, float]:
+def differences(some: list[Run], held: Held, given: Constants) -> dict[str, float]:
     """How well ZeRO 0 → 1 is told, where the published difference is above the noise and both runs are of one
     kind by their speed."""
-    told = {run.row: peak for run, peak in zip(some, chosen(some, peaks, given.pace_ms), strict=True)}
+    reserved = chosen(some, given.reserved(some, held), given.pace_ms)
+    told = {run.row: gib for run, gib in zip(some, reserved.tolist(), strict=True)}
     alike = [(a, b) for a, b in pairs(some) if ahead(a, given.pace_ms) == ahead(b, given.pace_ms)]
     rows = [
-        (a.reserved_gib - b.reserved_gib, (1 + given.share) * (told[a.row] - told[b.row]), a.reserved_gib)
+        (a.reserved_gib - b.reserved_gib, told[a.row] - told[b.row], a.reserved_gib)
         for a, b in alike
         if a.reserved_gib is not None and b.reserved_gib is not None
     ]
@@ -144,20 +152,22 @@ def differences(
     }
 
 
-def fits(some: list[Run], worst: Mapping[int, tuple[float, float]], given: Constants) -> dict[str, Any]:
+def fits(some: list[Run], held: Held, given: Constants) -> dict[str, Any]:
     """How often a run that worked is judged not to fit 80 GB, and one that failed to fit, kind by kind, and
-    by the upper end of the band, as predictions are judged."""
+    by the upper end of the band, as predictions are judged: the worse of the first stage and the last."""
     card, outside = gpu("h100").memory_bytes / GIB, (CONTEXT_BYTES + COMMUNICATOR_BYTES) / GIB
     worked = np.array([run.status == "ok" for run in some])
     result: dict[str, Any] = {
         "worked": int(worked.sum()),
         "failed, out of memory or crashed": int((~worked).sum()),
     }
-    near, far = np.array([worst[run.row] for run in some]).T
+    last = np.array([reserved_bytes(run, -1) / GIB for run in some]) + given.base_gib
+    peak = np.array([max(peak_bytes(run), peak_bytes(run, -1)) / GIB for run in some])
+    near, far = np.maximum(given.reserved(some, held), last[:, None]).T
     needs = {
-        "host in step": given.reserved(near),
-        "host ahead": given.reserved(far),
-        "upper end of the band": (1 + POLICY.reserved_share[1]) * near,
+        "host in step": near,
+        "host ahead": far,
+        "upper end of the band": (1 + POLICY.reserved_share[1]) * peak,
     }
     for name, reserved in needs.items():
         need = reserved + outside
@@ -171,46 +181,48 @@ def fits(some: list[Run], worst: Mapping[int, tuple[float, float]], given: Const
 
 def table() -> dict[str, Any]:
     """The whole table."""
-    halves, every = split(), runs()
+    drawn, every = split(), runs()
     able = [run for run in every if runnable(run)]
     ok = [run for run in able if run.status == "ok"]
-    peaks = predicted(able)
-    last = {run.row: peak_bytes(run, -1) / GIB for run in able}
-    worst = {row: (max(near, last[row]), max(far, last[row])) for row, (near, far) in peaks.items()}
-    training = [run for run in ok if run.group in halves["training"]]
-    held_out = [run for run in ok if run.group in halves["held_out"]]
-    given = fit(training, peaks)
-    summary = {
-        name: {kind: figures(error) for kind, error in errors(half, peaks, given).items()}
-        for name, half in (("training", training), ("held out", held_out))
-    }
+    near = replayed(able)
+    halves = {name: [run for run in ok if run.group in groups] for name, groups in drawn.items()}
+    given = fit(halves["training"], near)
+    held = joined(near, replayed(able, given.queue_layers))
+    words = {name.replace("_", " "): some for name, some in halves.items()}
     return {
         "constants": {name: round(getattr(given, name), 4) for name in given.__dataclass_fields__},
-        "summary": summary,
-        "zero 0 to 1": {
-            name: differences(half, peaks, given)
-            for name, half in (("training", training), ("held out", held_out))
+        "summary": {
+            name: {kind: figures(error) for kind, error in errors(some, held, given).items()}
+            for name, some in words.items()
         },
-        "fits 80 GB": fits(able, worst, given),
+        "zero 0 to 1": {name: differences(some, held, given) for name, some in words.items()},
+        "fits 80 GB": fits(able, held, given),
         "refused by nanotron's rules": len(every) - len(able),
         "columns": [
             "row",
-            "peak GiB, host in step",
-            "peak GiB, host ahead",
+            "allocated peak GiB",
+            "replayed GiB, host in step",
+            "replayed GiB, host ahead",
             "told by speed GiB",
             "published GiB",
             "error",
         ],
-        "rows": rows_of(ok, peaks, given),
+        "rows": rows_of(ok, held, given),
     }
 
 
-def rows_of(some: list[Run], peaks: Mapping[int, tuple[float, float]], given: Constants) -> list[list[float]]:
+def rows_of(some: list[Run], held: Held, given: Constants) -> list[list[float]]:
     """Prediction and error of each run that worked."""
-    told, measured = given.reserved(chosen(some, peaks, given.pace_ms)), published(some)
+    told = chosen(some, given.reserved(some, held), given.pace_ms)
     return [
-        [run.row, *(round(peak, 3) for peak in peaks[run.row]), round(a, 2), m, round(a / m - 1, 4)]
-        for run, a, m in zip(some, told.tolist(), measured.tolist(), strict=True)
+        [
+            run.row,
+            *(round(gib, 4) for gib in (peak_bytes(run) / GIB, *held[run.row])),
+            round(a, 2),
+            m,
+            round(a / m - 1, 4),
+        ]
+        for run, a, m in zip(some, told.tolist(), published(some).tolist(), strict=True)
     ]
 
 

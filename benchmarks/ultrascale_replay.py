@@ -1,0 +1,209 @@
+"""A published nanotron run's tensors in the order in which the program allocates them, through a caching
+allocator: what it holds after two steps.
+
+Beside the tensors of the program's rows there are those that nanotron and DDP make once: each weight in BF16,
+one buffer of FP32 gradients, one of FP32 weights, DDP's buckets of 25 MiB or one weight; both moments of each
+weight, born in the first optimizer step, between whatever that step's activations have left; and for ZeRO 1
+the shards in which updated weights are gathered.
+
+Where the host is far ahead of the device, a block that a collective's stream has used is not handed out again
+before that stream is done with it. So the whole tensors that reduce-scatters read stay for as many layers as
+wait in the queue of launches. On a pipeline's first stage those are the forwards before the first backward
+less the two that are through by then; a backward waits for the next stage.
+
+Left out, since the training half shows less memory than with it: that the NCCL backend's gather of a list
+copies it once more as a whole, and that the reduce-scatter of ZeRO 1 makes FP32 copies of each bucket.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from benchmarks.caching_allocator import MIB, CachingAllocator
+from benchmarks.ultrascale import Run, laid_stage
+from playbook.program.block import Block
+from playbook.program.lay import Stage
+from playbook.program.order import RUNS, SEGMENTS, STATE
+
+BUCKET = 25 * MIB
+HALF, SINGLE = 2, 4
+STEPS = 2
+"""The moments come in the first; a third step adds next to nothing."""
+HALF_GRADIENT = ".weight half gradient"
+MERGED = (
+    ("q", "k", "v"),
+    ("gate", "up"),
+    ("d q", "d k", "d v"),
+    ("d gate_proj", "d up_proj"),
+    tuple(f"self_attn.{name}_proj{HALF_GRADIENT}" for name in "qkv"),
+    tuple(f"mlp.{name}_proj{HALF_GRADIENT}" for name in ("gate", "up")),
+)
+"""Tensors that are one in nanotron."""
+PROJECTIONS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+FIXED = ("workspace", "gather buffers")
+WHOLE = "whole "
+"""How names begin of tensors that a reduce-scatter of tensor parallelism reads, two a layer."""
+LAUNCHES = {"F": 0.5, "B": 1.0}
+"""Layers' forwards that such a tensor stands for; backward launches twice as much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A birth or a death of a tensor at a row; births come first."""
+
+    row: int
+    dies: bool
+    tensor: int
+
+
+class Replay:
+    """The work of `reserved_bytes`."""
+
+    def __init__(self, run: Run, stage: int, queue: float) -> None:
+        self.run, self.queue = run, queue
+        self.laid, columns = laid_stage(run, stage)
+        self.runs = [(RUNS[a], int(b)) for a, b in zip(columns.segment, columns.microbatch, strict=True)]
+        self.weights = [numel for block in self.laid.blocks for numel in merged_weights(block)]
+        self.size, self.events = timeline(self.laid)
+        names = [tensor.name for tensor in self.laid.templates]
+        self.whole = [names[index].startswith(WHOLE) for index in self.laid.tensors.template]
+        self.allocator = CachingAllocator()
+        self.issued, self.waiting = 0.0, deque[tuple[float, int]]()
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share the optimizer's state."""
+        return self.run.dp if self.run.zero else 1
+
+    def start(self) -> None:
+        """Allocate what stays."""
+        take, whole = self.allocator.take, sum(self.weights)
+        for numel in self.weights:
+            take(HALF * numel)
+        take(SINGLE * whole)
+        take(SINGLE * whole // self.shards)
+        for size in bucket_bytes(self.weights) if self.run.dp > 1 else ():
+            take(size)
+        tensors = self.laid.tensors
+        for index in np.flatnonzero(tensors.birth_segment == STATE):
+            name, size = self.laid.templates[tensors.template[index]].name, int(tensors.size[index])
+            if name in FIXED:
+                parts = 2 if name == "gather buffers" else 1
+                for _ in range(parts):
+                    take(size // parts)
+
+    def step(self) -> None:
+        """Run forward and backward of every micro-batch."""
+        held: dict[int, dict[int, int]] = defaultdict(dict)
+        for place, (letter, microbatch) in enumerate(self.runs):
+            mine, free = held[microbatch], self.way_to_free(letter, place)
+            for event in self.events[letter]:
+                if not event.dies:
+                    mine[event.tensor] = self.allocator.take(self.size[event.tensor])
+                elif event.tensor in mine:
+                    free(event.tensor, mine.pop(event.tensor))
+            if letter == "B":
+                self.give(held.pop(microbatch).values())
+        self.pass_over(0)
+
+    def way_to_free(self, letter: str, place: int) -> Callable[[int, int], None]:
+        """How a run frees a tensor's block: late if the host runs ahead in it and a collective reads it."""
+        if self.run.pp > 1 and not 2 <= place < min(self.run.pp, self.run.grad_acc):
+            self.pass_over(0)
+            return lambda tensor, block: self.allocator.give(block)
+        return lambda tensor, block: self.later(block, LAUNCHES[letter] if self.whole[tensor] else 0)
+
+    def later(self, block: int, layers: float) -> None:
+        """Free a block when the device has passed it, at once if none of its layers are queued."""
+        if not layers:
+            self.allocator.give(block)
+            return
+        self.issued += layers
+        self.waiting.append((self.issued, block))
+        self.pass_over(self.queue)
+
+    def pass_over(self, queue: float) -> None:
+        """Free the blocks that lie more than so many layers behind what is issued."""
+        while self.waiting and self.waiting[0][0] <= self.issued - queue:
+            self.allocator.give(self.waiting.popleft()[1])
+
+    def update(self, first: bool) -> None:
+        """Make the moments in the first step; gather updated weights."""
+        for numel in self.weights if first else ():
+            for _ in range(2):
+                self.allocator.take(SINGLE * numel // self.shards)
+        if self.shards > 1:
+            shard = HALF * sum(self.weights) // self.shards
+            self.give([self.allocator.take(shard) for _ in range(self.shards + 1)])
+
+    def give(self, blocks: Iterable[int]) -> None:
+        """Free blocks."""
+        for block in blocks:
+            self.allocator.give(block)
+
+
+def reserved_bytes(run: Run, stage: int = 0, queue: float = 0) -> int:
+    """What the allocator holds after two steps of a run's first stage, or its last (−1), with the host up to
+    `queue` layers' forwards ahead.
+    """
+    replay = Replay(run, stage, queue)
+    replay.start()
+    for number in range(STEPS):
+        replay.step()
+        replay.update(first=number == 0)
+    return replay.allocator.reserved
+
+
+def merged_weights(block: Block) -> list[int]:
+    """Elements of a block's weights, with the merged projections as one."""
+    weights = block.weights
+    numels = {each.name.removesuffix(".weight").split(".")[-1]: cast("int", each.numel) for each in weights}
+    together = [sum(numels.pop(name, 0) for name in names) for names in PROJECTIONS]
+    return [numel for numel in (*together, *numels.values()) if numel]
+
+
+def bucket_bytes(weights: list[int]) -> list[int]:
+    """Sizes of DDP's buckets, filled from the last weight on."""
+    sizes = [0]
+    for numel in reversed(weights):
+        if sizes[-1] >= BUCKET:
+            sizes.append(0)
+        sizes[-1] += HALF * numel
+    return [size for size in sizes if size]
+
+
+def timeline(laid: Stage) -> tuple[list[int], dict[str, list[Event]]]:
+    """Sizes of a stage's tensors, and their births and deaths in a run of F and of B, in order."""
+    tensors = laid.tensors
+    size: list[int] = [int(bytes_) for bytes_ in tensors.size]
+    last = [int(row) for row in tensors.death_row]
+    for lead, others in merged(laid):
+        size[lead] += sum(size[other] for other in others)
+        last[lead] = max(last[index] for index in (lead, *others))
+        for other in others:
+            size[other] = 0
+    events: dict[str, list[Event]] = {"F": [], "B": []}
+    letters = {SEGMENTS.index(letter): letter for letter in events}
+    for index, bytes_ in enumerate(size):
+        born, gone = int(tensors.birth_segment[index]), int(tensors.death_segment[index])
+        if bytes_ and born in letters:
+            events[letters[born]].append(Event(row=int(tensors.birth_row[index]), dies=False, tensor=index))
+            if gone in letters:
+                events[letters[gone]].append(Event(row=last[index], dies=True, tensor=index))
+    for some in events.values():
+        some.sort(key=lambda event: (event.row, event.dies, event.tensor))
+    return size, events
+
+
+def merged(laid: Stage) -> list[tuple[int, list[int]]]:
+    """Tensors that are one in nanotron: the one born first, and the others."""
+    places: dict[str, list[int]] = defaultdict(list)
+    tensors = laid.tensors
+    for index in np.argsort(tensors.birth_row, kind="stable").tolist():
+        places[laid.templates[tensors.template[index]].name].append(index)
+    found = [zip(*(places[name] for name in names), strict=True) for names in MERGED]
+    together = [sorted(parts, key=lambda index: tensors.birth_row[index]) for some in found for parts in some]
+    return [(lead, others) for lead, *others in together]
