@@ -4,18 +4,13 @@ Needs no torch itself. The child process runs the strategy's library code (`play
 a fake process group and hands back rows and memory under the program's ids, so that `compare` joins both.
 """
 
-import json
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import playbook
-from playbook.runtime.environment import rank_environment
+from playbook.runtime.child import ask_child
 from playbook.runtime.trace_result import Trace
 from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario
@@ -62,58 +57,16 @@ def trace(scenario: Scenario, rank: int | None = None, deadline_s: float = 300.0
     check_traceable(scenario)
     rank = whole("rank", 0 if rank is None else rank, least=0)
     scenario.layout.coordinates(rank)  # refuses a rank outside the world
-    with tempfile.TemporaryDirectory(prefix="playbook-trace-") as folder:
-        found = _run_child(scenario, rank, positive("deadline_s", deadline_s), Path(folder))
-    return _read(scenario, rank, found)
-
-
-def _run_child(scenario: Scenario, rank: int, deadline_s: float, folder: Path) -> dict[str, Any]:
-    """Start the child, wait for it, and return what it wrote; it is gone when this returns or raises."""
-    request, result, log = (folder / name for name in ("request.json", "result.json", "log"))
-    request.write_text(json.dumps({"scenario": scenario.to_json(), "rank": rank}))
-    command = [sys.executable, "-m", CHILD, str(request), str(result)]
-    with log.open("wb") as output:
-        # The child ends when its standard input closes, so it cannot outlive this process.
-        child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=_environment()
-        )
-        try:
-            code = child.wait(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(
-                f"the trace of rank {rank} of {scenario.world} was not done after {deadline_s:g} s; give a "
-                "longer deadline_s, or fewer layers, micro-batches or ranks"
-            ) from None
-        finally:
-            child.kill()
-            child.wait()
-            if child.stdin is not None:
-                child.stdin.close()
-    if code == 0 and result.exists():
-        return json.loads(result.read_text())
-    raise _failure(code, result, log)
-
-
-def _environment() -> dict[str, str]:
-    """Environment of the child: one thread, and this very package on its path."""
-    environment = rank_environment(threads=1, loopback=True)
-    home = str(Path(playbook.__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = ":".join(filter(None, (home, environment.get("PYTHONPATH"))))
-    return environment
-
-
-def _failure(code: int, result: Path, log: Path) -> Exception:
-    """Say in one line why the child failed: its own error, the signal that ended it, or its last words."""
-    if result.exists():
-        error = json.loads(result.read_text())
-        kind = {"ValueError": ValueError, "TypeError": TypeError}.get(error["kind"], RuntimeError)
-        return kind(f"the trace failed: {error['kind']}: {error['message']}")
-    if code < 0:
-        return RuntimeError(f"the tracing process was ended by {signal.Signals(-code).name}")
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return RuntimeError(
-        f"the tracing process ended with code {code}: {lines[-1] if lines else 'it said nothing'}"
+    late = (
+        f"the trace of rank {rank} of {scenario.world} was not done after {deadline_s:g} s; give a longer "
+        "deadline_s, or fewer layers, micro-batches or ranks"
     )
+    asked = {"scenario": scenario.to_json(), "rank": rank}
+    with tempfile.TemporaryDirectory(prefix="playbook-trace-") as folder:
+        found = ask_child(
+            CHILD, asked, Path(folder), positive("deadline_s", deadline_s), what="the trace", late=late
+        )
+    return _read(scenario, rank, found)
 
 
 def _read(scenario: Scenario, rank: int, found: dict[str, Any]) -> Trace:

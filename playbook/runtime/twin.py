@@ -4,16 +4,10 @@ Needs no torch itself. A child process runs the strategy's library code over a p
 take the modelled time (`playbook.runtime.twin_step`), so that nothing of it stays in the caller's process.
 """
 
-import json
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-import playbook
-from playbook.runtime.environment import rank_environment
+from playbook.runtime.child import ask_child
 from playbook.runtime.twin_result import Twin
 from playbook.runtime.twin_scope import check_twin, worst_rank
 from playbook.spec import Scenario
@@ -77,53 +71,20 @@ def twin(
     rank = (0 if build else worst_rank(scenario)) if rank is None else whole("rank", rank, least=0)
     scenario.layout.coordinates(rank)  # refuses a rank outside the world
     asked = {"scenario": scenario.to_json(), "rank": rank, "network": network, "build": build}
+    late = (
+        f"the twin of rank {rank} was not done after {deadline_s:g} s; give a longer deadline_s, or "
+        f"fewer layers "
+        "or micro-batches"
+    )
     with tempfile.TemporaryDirectory(prefix="playbook-twin-") as folder:
-        found = _run_child(asked, positive("deadline_s", deadline_s), Path(folder))
+        found = ask_child(
+            CHILD,
+            asked,
+            Path(folder),
+            positive("deadline_s", deadline_s),
+            what="the twin",
+            late=late,
+            threads=2,
+        )
     found["repeats_s"] = tuple(found["repeats_s"])
     return Twin(scenario=scenario, rank=rank, network=network, **found)
-
-
-def _run_child(asked: dict[str, Any], deadline_s: float, folder: Path) -> dict[str, Any]:
-    """Start the child, wait for it, and return what it wrote; it is gone when this returns or raises."""
-    request, result, log = (folder / name for name in ("request.json", "result.json", "log"))
-    request.write_text(json.dumps(asked))
-    environment = rank_environment(threads=2, loopback=True)
-    home = str(Path(playbook.__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = ":".join(filter(None, (home, environment.get("PYTHONPATH"))))
-    with log.open("wb") as output:
-        # The child ends when its standard input closes, so it cannot outlive this process.
-        child = subprocess.Popen(
-            [sys.executable, "-m", CHILD, str(request), str(result)],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
-        try:
-            code = child.wait(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(
-                f"the twin of rank {asked['rank']} was not done after {deadline_s:g} s; give a longer "
-                "deadline_s, or fewer layers or micro-batches"
-            ) from None
-        finally:
-            child.kill()
-            child.wait()
-            if child.stdin is not None:
-                child.stdin.close()
-    if code == 0 and result.exists():
-        return json.loads(result.read_text())
-    raise _failure(code, result, log)
-
-
-def _failure(code: int, result: Path, log: Path) -> Exception:
-    """Say in one line why the child failed: its own error, the signal that ended it, or its last words."""
-    if result.exists():
-        error = json.loads(result.read_text())
-        if error["kind"] == "ValueError":
-            return ValueError(error["message"])
-        return RuntimeError(f"the twin failed: {error['kind']}: {error['message']}")
-    if code < 0:
-        return RuntimeError(f"the twin's process was ended by {signal.Signals(-code).name}")
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return RuntimeError(f"the twin's process ended with code {code}: {lines[-1] if lines else 'no word'}")

@@ -1,30 +1,17 @@
 """The twin's process: read a request, take the step on the GPU, write the result. Started by `twin`."""
 
-import json
 import sys
-import threading
-import traceback
 from pathlib import Path
 from typing import Any
 
-from playbook.runtime.trace_child import end_with_parent
+from playbook.runtime.child import answer
 from playbook.runtime.twin_scope import check_room
 from playbook.spec import Scenario
 
 
-def main(request: Path, result: Path) -> int:
-    """Answer one request; the exit code says whether the result is a twin or an error."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    asked = json.loads(request.read_text())
-    try:
-        found = taken(**{**asked, "scenario": Scenario.from_json(asked["scenario"])})
-    except Exception as error:
-        traceback.print_exc()
-        first_line = next(iter(str(error).splitlines()), "")
-        result.write_text(json.dumps({"kind": type(error).__name__, "message": first_line}))
-        return 1
-    result.write_text(json.dumps(found))
-    return 0
+def asked_twin(asked: dict[str, Any]) -> dict[str, Any]:
+    """Take the twin of a request."""
+    return taken(**{**asked, "scenario": Scenario.from_json(asked["scenario"])})
 
 
 def taken(scenario: Scenario, rank: int, network: str, build: str | None) -> dict[str, Any]:
@@ -57,4 +44,4 @@ def taken(scenario: Scenario, rank: int, network: str, build: str | None) -> dic
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(answer(asked_twin, Path(sys.argv[1]), Path(sys.argv[2])))
