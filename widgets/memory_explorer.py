@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import traitlets as T
 
-from playbook.frameworks import policies
 from playbook.pictures.copies import scenario_copies
 from playbook.pictures.memory import memory_picture
 from playbook.pictures.memory_run import (
@@ -25,6 +24,7 @@ from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario, presets
 from playbook.spec.recipe import RECIPES
 from widgets.controls import paste, segments, select, slider
+from widgets.memory_controls import AXES, DEGREES, FRAMEWORKS, PASTED, RANKS, SEQUENCES, frameworks, refusal
 from widgets.pool import Task, pool_ranks
 from widgets.running import RunningExplorer
 from widgets.stills import memory_png
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from playbook.pictures.memory_view import MemoryView
     from playbook.runtime.run import Run
 
-RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-DEGREES = (1, 2, 4, 8, 16, 32, 64)
-AXES = "More axes"
-"""Fold of the degrees that a first look leaves at 1."""
-SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 STEPS = {
     "building the model": 0.1,
     "warming up": 0.3,
@@ -50,17 +45,6 @@ STEPS = {
 """Part of a real step's run that is done when a phase begins."""
 SOURCE = "tracked:gloo"
 TRACE = "Run the real code of rank {rank} on fake tensors, without a GPU"
-FRAMEWORKS = {
-    "torch": "PyTorch",
-    "transformers": "Hugging Face",
-    "megatron": "Megatron-LM",
-    "deepspeed": "DeepSpeed",
-    "nanotron": "Nanotron",
-    "torchtitan": "torchtitan",
-    "textbook": "the papers (textbook)",
-}
-"""Words for those that may be there, in their order; what is there is what the folder holds."""
-PASTED = "Not in use: the pasted config.json is the model."
 
 
 class MemoryExplorer(RunningExplorer):
@@ -106,7 +90,7 @@ class MemoryExplorer(RunningExplorer):
         sync=True, control=segments("Recompute", [(name, name) for name in ("none", "selective", "full")])
     )
     framework = T.Unicode("torch", help="Whose buffers are counted.").tag(
-        sync=True, control=select("Framework", [one for one in FRAMEWORKS.items() if one[0] in policies()])
+        sync=True, control=select("Framework", frameworks())
     )
     gpu = T.Unicode("h100", help="Device whose memory, as its driver reports it, is the limit.").tag(
         sync=True, control=select("GPU", [(name, name.upper()) for name in presets.names("gpus")])
@@ -146,23 +130,8 @@ class MemoryExplorer(RunningExplorer):
 
     def draw(self) -> dict[str, Any]:
         """Picture of the scenario, with its trace and with the real step of its stand-in where they ran."""
-        self._view = memory_view(
-            self.model,
-            ranks=self.ranks,
-            zero=self.zero,
-            sequence=self.sequence,
-            micro_batch=self.micro_batch,
-            recipe=self.recipe,
-            recompute=self.recompute,
-            framework=self.framework,
-            gpu=self.gpu,
-            tp=self.tp,
-            pp=self.pp,
-            cp=self.cp,
-            ep=self.ep,
-            microbatches=self.microbatches,
-            config=self.config,
-        )
+        given = {name: getattr(self, name) for name in self.CONTROLS if name != "model"}
+        self._view = memory_view(self.model, **given)
         known, words = self.known()
         untraceable = refusal(check_traceable, self._view.scenario)
         trace = TRACE.format(rank=self._view.rank)
@@ -274,12 +243,3 @@ class MemoryExplorer(RunningExplorer):
     def png(self) -> bytes:
         """The picture for viewers without a kernel."""
         return memory_png(self.picture, self.measured)
-
-
-def refusal(check: Callable[[Scenario], None], scenario: Scenario) -> str:
-    """Why a scenario is refused, in words; empty if it is not."""
-    try:
-        check(scenario)
-    except ValueError as refused:
-        return str(refused)
-    return ""
