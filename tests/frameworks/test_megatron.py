@@ -92,7 +92,8 @@ def test_two_runs_of_llama_2_7b_on_eight_h800(micro_batch, layout, measured):
     """Megatron-LM PR 482: 49.8 and 28.8 GB measured, BF16 with FP32 gradients.
 
     The pull request names no sequence: 2048 tokens is the one at which both agree. Measured is above the
-    allocated peak by what the allocator holds beyond it, 4 % in the runs of benchmarks/ultrascale_table.py.
+    allocated peak by what the allocator holds beyond it: 4 % and 0.15 GiB fit nanotron's published runs where
+    the host is in step.
     """
     s = scenario("llama-2-7b", sequence=2048, micro_batch=micro_batch, **layout)
     assert pb.training_memory(s).peak_bytes * 1.04 == pytest.approx(measured * 1e9, rel=0.015)
