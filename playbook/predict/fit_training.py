@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from playbook.predict.fit_search import Tried
 from playbook.predict.memory import driver_terms
-from playbook.predict.stages import context, program_of, rank_memories
+from playbook.predict.reserved import unused_of
+from playbook.predict.stages import program_of, rank_memories
 from playbook.spec import Cluster, Model, Scenario, cluster
 from playbook.spec.rules import divisors
 
@@ -141,8 +142,7 @@ def tried(s: Scenario, value: int) -> Tried:
         peak = max(memory.peak_bytes for memory in rank_memories(s))
     else:
         peak = program_of(s).memory().peak_bytes
-    share = context(s).policy.reserved_share[1]
-    device = peak + sum(row["bytes"] for row in driver_terms(s, peak, share))
+    device = peak + sum(row["bytes"] for row in driver_terms(s, unused_of(s, peak)))
     fits = device <= s.cluster.gpu.memory_bytes
     return Tried(value=value, peak_bytes=peak, device_bytes=device, fits=fits)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from playbook.frameworks import policy
 from playbook.predict.padding import padded_experts
+from playbook.predict.reserved import Unused, unused_of
 from playbook.predict.stages import blocks_of, context, program_of, rank_memories, templates
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.polynomial import Polynomial, constant
@@ -132,9 +133,7 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
     Notes
     -----
     Prediction. Ranks of one stage differ at most by the padding of their shards, and the first has the most.
-    The allocator's unused part is a band, by allocation history: 19 of 30 twins on an H200 (`gpu_twin.json`
-    of the benchmarks) held 8 to 40 % more than their peak, one of many FSDP2 ranks with full recomputation
-    117 %. Unused blocks are given back when memory is short, so `fits` counts the upper end of the band.
+    The allocator's unused part is a band (`playbook.predict.reserved`), and `fits` counts its upper end.
     """
     refuse_unbuilt(s)
     memories = rank_memories(s) if s.layout.pp > 1 else None
@@ -144,14 +143,14 @@ def training_memory(s: Scenario, rank: int | None = None) -> TrainingMemory:
     program = program_of(s, rank)
     walk = program.memory()
     peaks = [memory.peak_bytes for memory in memories] if memories else [walk.peak_bytes]
-    low, high = context(s).policy.reserved_share
+    unused = unused_of(s, walk.peak_bytes)
     return TrainingMemory(
         scenario=s,
         walk=walk,
-        terms=[*peak_terms(s, program, walk), *driver_terms(s, walk.peak_bytes, high)],
+        terms=[*peak_terms(s, program, walk), *driver_terms(s, unused)],
         worst_rank={"rank": rank, **s.layout.coordinates(rank)},
         per_stage=[{"stage": stage, "peak_bytes": peak} for stage, peak in enumerate(peaks)],
-        reserved_low_bytes=int(walk.peak_bytes * (1 + low)),
+        reserved_low_bytes=walk.peak_bytes + unused.low_bytes,
         host_bytes=host_bytes(s, program),
         pipeline=tuple(memories or ()),
     )
@@ -181,13 +180,12 @@ def peak_terms(s: Scenario, program: Program, walk: MemoryWalk) -> list[dict[str
     ]
 
 
-def driver_terms(s: Scenario, peak: int, share: float) -> list[dict[str, Any]]:
+def driver_terms(s: Scenario, unused: Unused) -> list[dict[str, Any]]:
     """What lies outside the allocator's hands: its unused part, and the driver's context."""
     several = s.world > 1
     rows = []
-    if share:
-        unused = {"term": "reserved_unused", "bytes": int(peak * share), "formula": f"{share:g} of the peak"}
-        rows.append(unused)
+    if unused.high_bytes:
+        rows.append({"term": "reserved_unused", "bytes": unused.high_bytes, "formula": unused.formula})
     size = CONTEXT_BYTES + (COMMUNICATOR_BYTES if several else 0)
     parts = "CUDA context 639 MiB" + (", first communicator 558 MiB" if several else "")
     return [*rows, {"term": "context", "bytes": size, "formula": parts}]
