@@ -34,7 +34,6 @@ MODEL: dict[str, Any] = {
 }
 SHAPE: dict[str, Any] = {"sequence": 2048, "micro_batch": 8, "recipe": "bf16"}
 """So large that a stage of two layers takes more than 5 ms."""
-
 SMALL: dict[str, Any] = {
     "name": "small",
     "family": "llama",
@@ -64,7 +63,6 @@ RUNS: tuple[tuple[str, str, int], ...] = (
 
 PATIENCE_S = 30.0
 """A part that takes longer hangs, and is ended."""
-
 CHANNELS = "NCCL_MAX_P2P_NCHANNELS"
 """A message that waits for its receiver keeps so many of a GPU's processors from the compute beside it."""
 
@@ -127,8 +125,7 @@ def time_schedule(schedule: str, by: str, chunks: int, model: dict[str, Any], sh
         device=place.device,
     )
     microbatches = batch.cut(MICROBATCHES)
-    split = by == "hand" and splits_backward(order)
-    rehearse(stages, order, place.rank, microbatches, split=split)
+    rehearse(stages, order, place.rank, microbatches, split=by == "hand" and splits_backward(order))
     part.forward_backward(microbatches)
     step = time_pipeline(run, place, part, microbatches, "measured:nccl")
     peak_bytes = torch.cuda.max_memory_allocated(place.device)

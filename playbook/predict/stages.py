@@ -12,15 +12,15 @@ from playbook.predict.rates import rates_of
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.adapters import adapt
 from playbook.program.assemble import assemble
-from playbook.program.block import Block, Tensor, Weight
+from playbook.program.block import Block, Weight
 from playbook.program.lay import Stage
 from playbook.program.narrow_inputs import narrow_inputs
-from playbook.program.op import At
 from playbook.program.passes import ORDER, Blocks, Plan
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
 from playbook.program.schedule import Schedule
 from playbook.program.sizes import narrower
+from playbook.program.state import with_workspace
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, Summaries, rank_memory
 from playbook.spec import Scenario
@@ -182,15 +182,6 @@ def by_recipe(s: Scenario, blocks: Blocks, ctx: Context) -> Blocks:
         tokens = Sizes.of(s.model, s.workload, s.recipe, symbolic=ctx.symbolic).T
         blocks = adapt(blocks, lora, s.recipe, tokens)
     return narrow_inputs(blocks, s.recipe)
-
-
-def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:
-    """Add what libraries hold for good, once a rank."""
-    size = ctx.policy.workspace_bytes
-    if not size:
-        return blocks
-    held = Tensor(name="workspace", term="workspace", bytes=size, birth=At("S"))
-    return (replace(blocks[0], tensors=(*blocks[0].tensors, held)), *blocks[1:])
 
 
 def layer_numbers(s: Scenario, slot: int) -> list[int]:

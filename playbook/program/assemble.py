@@ -6,9 +6,10 @@ import numpy as np
 
 from playbook.program.lay import Stage, joined
 from playbook.program.lifetimes import Lifetimes
+from playbook.program.names import Names, code
 from playbook.program.order import Ints, Run
 from playbook.program.rates import Rates
-from playbook.program.segment import Names, Rows, code
+from playbook.program.segment import Rows
 from playbook.program.step import Program
 
 NAMED = ("owner", "op", "stream")

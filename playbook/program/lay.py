@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from playbook.program.block import Block, Tensor
+from playbook.program.names import Names
 from playbook.program.op import At
 from playbook.program.order import EVERY, ONLY, SEGMENTS, STATE, WHEN, Ints, Turn, runs_in_turn
-from playbook.program.segment import Names, Rows, SegmentRows
+from playbook.program.segment import Rows, SegmentRows
 from playbook.program.split import Split, split_ends
 from playbook.tables import TERMS
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from playbook.program.block import Block
 from playbook.program.ids import PHASES
+from playbook.program.names import Names, code
 from playbook.program.op import END, FIRST, OPTIMIZER, START, At, Op
 from playbook.program.order import WHEN, Ints
 from playbook.tables import AXES
@@ -35,25 +36,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.owner)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """Names that rows index: owners, operations with their axis, streams."""
-
-    owners: dict[str, int]
-    ops: dict[str, int]
-    streams: dict[str, int]
-
-    @classmethod
-    def none(cls) -> "Names":
-        """No names yet but that of the compute stream."""
-        return cls(owners={}, ops={}, streams={"compute": 0})
-
-
-def code(table: dict[str, int], text: str) -> int:
-    """Index of a name, a new one if it is not there yet."""
-    return table.setdefault(text, len(table))
 
 
 @dataclass(frozen=True, slots=True)

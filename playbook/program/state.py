@@ -1,10 +1,13 @@
 """Model state of a block on one rank: parameters, gradients, master weights and moments, whole or shared
 out."""
 
+from dataclasses import replace
+
 from playbook.program.beside_state import on_their_way, workspace
 from playbook.program.block import Block, Tensor, Weight, total
 from playbook.program.groups import Group, groups
 from playbook.program.op import OPTIMIZER, At, Op, Size
+from playbook.program.passes import Blocks
 from playbook.program.policy import Context
 from playbook.program.tensor_bytes import alike, number, weight_bytes
 
@@ -178,3 +181,12 @@ def unit(block: Block, ctx: Context) -> tuple[Weight, ...]:
     if block.layered:
         return block.weights
     return ctx.root if block.first else ()
+
+
+def with_workspace(blocks: Blocks, ctx: Context) -> Blocks:
+    """Add what libraries hold for good, once a rank."""
+    size = ctx.policy.workspace_bytes
+    if not size:
+        return blocks
+    held = Tensor(name="workspace", term="workspace", bytes=size, birth=At("S"))
+    return (replace(blocks[0], tensors=(*blocks[0].tensors, held)), *blocks[1:])

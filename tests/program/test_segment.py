@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from playbook.program.block import Block
+from playbook.program.names import Names
 from playbook.program.op import END, FIRST, LAST, START, At, Op, rows
-from playbook.program.segment import Names, SegmentRows
+from playbook.program.segment import SegmentRows
 
 FIRST_BLOCK = Block(name="embedding", forward=rows([Op(owner="e", op="look")]))
 LAYER = Block(name="layer", layered=True, forward=rows([Op(owner="", op="up"), Op(owner="", op="down")]))
