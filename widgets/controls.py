@@ -72,7 +72,8 @@ def descriptors(
         Names of the control traits in order.
     options
         Replacements by control name: another list of options or values, fields of the descriptor such as
-        `idle` (why it is not in use), or None to leave a control out.
+        `idle` (why it is not in use, and cannot be changed) or `remark` (what it says while it can be),
+        or None to leave a control out.
     """
     made = []
     for name in names:

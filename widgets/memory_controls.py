@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from playbook.frameworks import policies
 from playbook.spec import Scenario
+from playbook.units import thousands
+
+if TYPE_CHECKING:
+    from playbook.pictures.memory_view import MemoryView
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 DEGREES = (1, 2, 4, 8, 16, 32, 64)
@@ -23,6 +28,32 @@ FRAMEWORKS = {
 }
 """Words for those that may be there, in their order; what is there is what the folder holds."""
 PASTED = "Not in use: the pasted config.json is the model."
+STOOD_IN = "Not in use: the papers' accounting is drawn in its place; the line under the buttons says why."
+
+
+def options(view: MemoryView | None, tp: int, config: str) -> dict[str, Any]:
+    """What controls say of the picture, and those that it has no use for.
+
+    A pasted configuration puts the preset out of use. A framework that is stood in for and a sequence that
+    is cut keep their controls: another choice may be drawn as it is.
+    """
+    made: dict[str, Any] = {"model": {"idle": PASTED}} if config.strip() else {}
+    if tp == 1:
+        made["sequence_parallel"] = None
+    if view is not None and view.asked:
+        made["framework"] = {"remark": STOOD_IN}
+    if view is not None and view.cut_from:
+        made["sequence"] = {"remark": f"Drawn with {thousands(view.model.positions)}, the model's positions."}
+    return made
+
+
+def remark(view: MemoryView, words: str, refused: bool) -> str:
+    """Line under the buttons: whose accounting stands in and why, or what Run does."""
+    if not view.asked:
+        return words
+    why, _, _ = view.note.partition(";")
+    note = f"Drawn by the papers' accounting in place of {FRAMEWORKS.get(view.asked, view.asked)}: {why}"
+    return f"{note}. {words}" if refused else note
 
 
 def frameworks() -> list[tuple[str, str]]:

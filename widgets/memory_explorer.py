@@ -24,7 +24,16 @@ from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario, presets
 from playbook.spec.recipe import RECIPES
 from widgets.controls import paste, segments, select, slider
-from widgets.memory_controls import AXES, DEGREES, FRAMEWORKS, PASTED, RANKS, SEQUENCES, frameworks, refusal
+from widgets.memory_controls import (
+    AXES,
+    DEGREES,
+    RANKS,
+    SEQUENCES,
+    frameworks,
+    options,
+    refusal,
+    remark,
+)
 from widgets.pool import Task, pool_ranks
 from widgets.running import RunningExplorer
 from widgets.stills import memory_png
@@ -61,6 +70,7 @@ class MemoryExplorer(RunningExplorer):
         "framework",
         "gpu",
         "tp",
+        "sequence_parallel",
         "pp",
         "cp",
         "ep",
@@ -96,8 +106,11 @@ class MemoryExplorer(RunningExplorer):
         sync=True, control=select("GPU", [(name, name.upper()) for name in presets.names("gpus")])
     )
 
-    tp = T.Int(1, help="Tensor parallel ranks, with sequence parallelism.").tag(
+    tp = T.Int(1, help="Tensor parallel ranks.").tag(
         sync=True, control=slider("Tensor tp", DEGREES, more=AXES, brief="tp")
+    )
+    sequence_parallel = T.Bool(True, help="Tensor parallel ranks split the norms' activations too.").tag(
+        sync=True, control=segments("Sequence parallel", ((True, "on"), (False, "off")), AXES, "SP")
     )
     pp = T.Int(1, help="Pipeline ranks, under 1F1B.").tag(
         sync=True, control=slider("Pipeline pp", DEGREES, more=AXES, brief="pp")
@@ -125,8 +138,8 @@ class MemoryExplorer(RunningExplorer):
         super().__init__(model=model, **given)
 
     def options(self) -> dict[str, Any]:
-        """The preset is not in use while a configuration is pasted."""
-        return {"model": {"idle": PASTED}} if self.config.strip() else {}
+        """What controls say of the picture: not in use, or not as asked for."""
+        return options(self._view, self.tp, self.config)
 
     def draw(self) -> dict[str, Any]:
         """Picture of the scenario, with its trace and with the real step of its stand-in where they ran."""
@@ -142,18 +155,8 @@ class MemoryExplorer(RunningExplorer):
                 {"name": "run", "label": "Run a real step", "help": words, "off": known.stand_in is None},
                 {"name": "trace", "label": "Trace", "help": untraceable or trace, "off": bool(untraceable)},
             ],
-            "note": self.remark(words, known.stand_in is None),
+            "note": remark(self._view, words, known.stand_in is None),
         }
-
-    def remark(self, words: str, refused: bool) -> str:
-        """Line under the buttons: whose accounting stands in and why, or what Run does."""
-        assert self._view is not None
-        if not self._view.asked:
-            return words
-        asked = FRAMEWORKS.get(self._view.asked, self._view.asked)
-        why, _, _ = self._view.note.partition(";")
-        note = f"Drawn by the papers' accounting in place of {asked}: {why}"
-        return f"{note}. {words}" if refused else note
 
     def known(self) -> tuple[MeasuredMemory, str]:
         """What trace and real ranks have told so far, and what Run does, in words."""

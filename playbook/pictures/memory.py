@@ -14,7 +14,7 @@ from playbook.pictures.memory_step import step_picture
 from playbook.pictures.memory_table import table_rows
 from playbook.pictures.memory_view import MemoryView
 from playbook.pictures.memory_warnings import warnings
-from playbook.pictures.memory_words import bar_words, headline, layout_words, whose
+from playbook.pictures.memory_words import bar_words, cut_words, headline, layout_words, whose
 from playbook.pictures.words import amount, bare
 from playbook.predict import ZeroState
 from playbook.units import gb
@@ -41,7 +41,7 @@ def memory_picture(view: MemoryView, measured: MeasuredMemory | None = None) -> 
         "terms": _terms(view),
         "stages": stages_picture(view.scenario, view.stages),
         "passes": _passes(view),
-        "warnings": warnings(view.memory, view.states),
+        "warnings": [*cut_words(view), *warnings(view.memory, view.states)],
         "table": table_rows(view, measured),
         "foot": "GB = 10⁹ bytes · capacity: what the driver reports",
     }

@@ -32,6 +32,8 @@ class MemoryView:
     """Framework asked for where the textbook stands in for it; else empty."""
     note: str = ""
     """Why the textbook stands in; empty if it does not."""
+    cut_from: int = 0
+    """Tokens asked for where the model has fewer learned positions, which then are what is drawn; else 0."""
 
     @property
     def model(self) -> Model:
@@ -77,6 +79,7 @@ def memory_view(
     ep: int = 1,
     microbatches: int = 0,
     config: str = "",
+    sequence_parallel: bool = True,
 ) -> MemoryView:
     """Predict a training step.
 
@@ -87,19 +90,20 @@ def memory_view(
     ranks, zero
         Data-parallel ranks N and the ZeRO stage of the step.
     sequence, micro_batch, recipe, recompute
-        As in `playbook.Workload`.
+        As in `playbook.Workload`. Learned positions cap the sequence; `cut_from` says so.
     framework
         Whose buffers are counted. Where it has no such stage or recipe the textbook stands in, and `note`
         says so.
     gpu
         GPU preset.
     tp, pp, cp, ep
-        As in `playbook.Layout`; with tensor parallelism goes sequence parallelism. Layers that the pipeline
-        ranks do not divide are dealt out unevenly.
+        As in `playbook.Layout`. Layers that the pipeline ranks do not divide are dealt out unevenly.
     microbatches
         Micro-batches of a step; 0 is as many as pipeline ranks.
     config
         Text of a Hugging Face `config.json`, which then is the model.
+    sequence_parallel
+        Whether tensor parallel ranks also split the norms' activations; without tensor parallelism none do.
 
     Raises
     ------
@@ -107,6 +111,8 @@ def memory_view(
         For values that no scenario can have.
     """
     shown = _model(model_name, config)
+    drawn = min(sequence, shown.positions or sequence)
+    cut_from = sequence if drawn < sequence else 0
     layout = Layout(
         dp=ranks,
         tp=tp,
@@ -114,11 +120,11 @@ def memory_view(
         cp=cp,
         ep=ep,
         zero=zero,
-        sequence_parallel=tp > 1,
+        sequence_parallel=sequence_parallel and tp > 1,
         stage_layers=uneven(shown.layers, pp),
     )
     work = Workload(
-        sequence=sequence,
+        sequence=drawn,
         micro_batch=micro_batch,
         global_batch=ranks * micro_batch * (microbatches or pp),
         recipe=recipe,
@@ -127,15 +133,15 @@ def memory_view(
     cluster = smallest_cluster(layout.world, gpu)
     made = Scenario(shown, work, layout, cluster, framework=framework)
     try:
-        return _view_of(made)
+        return _view_of(made, cut_from=cut_from)
     except ValueError as refused:
         if framework == "textbook":
             raise
         plain = Scenario(shown, work, layout, cluster, framework="textbook")
-        return _view_of(plain, framework, str(refused))
+        return _view_of(plain, framework, str(refused), cut_from)
 
 
-def _view_of(s: Scenario, asked: str = "", note: str = "") -> MemoryView:
+def _view_of(s: Scenario, asked: str = "", note: str = "", cut_from: int = 0) -> MemoryView:
     memory = training_memory(s)
     return MemoryView(
         scenario=s,
@@ -146,6 +152,7 @@ def _view_of(s: Scenario, asked: str = "", note: str = "") -> MemoryView:
         twin=find_twin(s, ranks_alike(s.layout, memory.worst_rank["pp"])),
         asked=asked,
         note=note,
+        cut_from=cut_from,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from playbook.pictures.words import amount, bare, counted, short, with_article
 from playbook.predict import ZeroState
 from playbook.spec import Layout
+from playbook.units import thousands
 
 if TYPE_CHECKING:
     from playbook.pictures.memory_view import MemoryView
@@ -24,6 +25,8 @@ FRAMEWORKS = {
     "nanotron": "Nanotron",
     "torchtitan": "torchtitan",
 }
+PAPERS = ", by the papers' accounting"
+"""Behind a sentence whose numbers are the textbook's although another framework was asked for."""
 PHASES = {"F": "forward", "R": "recompute", "B": "backward", "O": "optimizer step"}
 
 
@@ -52,11 +55,13 @@ def layout_words(layout: Layout) -> str:
 
     Examples
     --------
-    >>> layout_words(Layout(dp=64)), layout_words(Layout(dp=8, tp=8, pp=4))
-    ('64 ranks', '256 ranks: dp 8 · tp 8 · pp 4')
+    >>> layout_words(Layout(dp=64)), layout_words(Layout(dp=8, tp=8, pp=4, sequence_parallel=True))
+    ('64 ranks', '256 ranks: dp 8 · tp 8 with SP · pp 4')
     """
+    named = "tp {} with SP" if layout.sequence_parallel else "tp {}"
     names = ("dp", "tp", "pp", "cp", "ep")
-    used = [f"{name} {getattr(layout, name)}" for name in names if getattr(layout, name) > 1]
+    degrees = [(name, getattr(layout, name)) for name in names]
+    used = [named.format(size) if name == "tp" else f"{name} {size}" for name, size in degrees if size > 1]
     ranks = counted(layout.world, "rank")
     return f"{ranks}: {' · '.join(used)}" if used and used != [f"dp {layout.dp}"] else ranks
 
@@ -80,12 +85,12 @@ def headline(view: MemoryView) -> list[str]:
     fitting = [state.zero for state in view.states if state.total_bytes <= view.capacity_bytes]
     state = view.states[view.zero].total_bytes
     kept, at = f"{amount(state)} to keep", instant_words(view.memory.instant)
-    by = ", by the papers' accounting" if view.asked else ""
+    by = PAPERS if view.asked else ""
     rest = f"{kept}, {amount(view.memory.peak_bytes)} in {at}{by}"
     if not fitting:
         return [
             f"No ZeRO stage fits in {name}:",
-            f"even ZeRO-3 keeps {amount(view.states[3].total_bytes)} of state on each rank.",
+            f"even ZeRO-3 keeps {amount(view.states[3].total_bytes)} of state on each rank{by}.",
         ]
     if view.zero not in fitting:
         return [f"{_who(fitting)} in {name}, {stage_name(view.zero)} does not:", f"{rest}."]
@@ -120,12 +125,25 @@ def whose(view: MemoryView) -> str:
 
 
 def step_title(view: MemoryView) -> list[str]:
-    """Whose step is drawn, and by whose accounting."""
+    """Whose step is drawn, and by whose accounting; that it is not the one asked for stands first."""
     by = FRAMEWORKS.get(view.scenario.framework, view.scenario.framework)
     if view.scenario.framework == "torch" and view.zero == 3:
         by = "PyTorch FSDP2"
     if view.asked:
-        by = f"the papers' accounting in place of {FRAMEWORKS.get(view.asked, view.asked)}, no buffers"
+        by = f"in place of {FRAMEWORKS.get(view.asked, view.asked)}, no buffers"
     worst = view.memory.worst_rank
     where = f", pipeline rank {worst['pp']}" if view.scenario.layout.pp > 1 else ""
-    return [f"One {stage_name(view.zero)} step on rank {worst['rank']}{where}", f"{by}; operations in order"]
+    split = " with SP" if view.scenario.layout.sequence_parallel else ""
+    step = f"One {stage_name(view.zero)} step{split} on rank {worst['rank']}{where}"
+    return [f"{step}{PAPERS if view.asked else ''}", f"{by}; operations in order"]
+
+
+def cut_words(view: MemoryView) -> list[str]:
+    """Say that the step is of fewer tokens than asked for; nothing where it is not."""
+    if not view.cut_from:
+        return []
+    drawn = thousands(view.scenario.workload.sequence)
+    return [
+        f"{view.model.name} has {drawn} learned positions: the step drawn is of {drawn} tokens, not of the "
+        f"{thousands(view.cut_from)} asked for."
+    ]

@@ -32,7 +32,7 @@ def test_only_zero_3_fits_and_the_peak_is_named():
 def test_a_stage_that_the_framework_has_not_is_drawn_by_the_textbook_and_says_so():
     explorer = MemoryExplorer()
     explorer.zero = 2
-    assert "the papers' accounting" in explorer.picture["step"]["title"][1]
+    assert explorer.picture["step"]["title"][0].endswith(", by the papers' accounting")
     assert "PyTorch shares gradients only together with parameters" in explorer.note
     assert explorer.actions[0]["off"]
     assert explorer.refusal == {}
@@ -117,6 +117,30 @@ def test_a_pasted_configuration_is_the_model_and_the_preset_says_that_it_is_not_
     assert not any("idle" in one for one in explorer.controls)
 
 
+def test_gpt2_draws_at_once_and_its_sequence_says_that_it_is_capped():
+    explorer = MemoryExplorer()
+    explorer.model = "gpt2"
+    assert explorer.refusal == {}
+    said = {one["name"]: one.get("remark") for one in explorer.controls}
+    assert said["sequence"] == "Drawn with 1\u2009024, the model's positions."
+    assert explorer.sequence == 4096
+    explorer.model = "llama-3.1-8b"
+    assert not any("remark" in one for one in explorer.controls)
+
+
+def test_sequence_parallelism_is_offered_beside_tensor_ranks_only():
+    explorer = MemoryExplorer(ranks=8)
+    assert "sequence_parallel" not in {one["name"] for one in explorer.controls}
+    explorer.tp = 2
+    offered = {one["name"]: one for one in explorer.controls}["sequence_parallel"]
+    assert (offered["more"], offered["options"]) == ("More axes", [[True, "on"], [False, "off"]])
+    split = explorer._view.memory.peak_bytes
+    assert "--sequence-parallel" in explorer.copies()["command"]
+    explorer.sequence_parallel = False
+    assert explorer._view.memory.peak_bytes > split
+    assert "--sequence-parallel" not in explorer.copies()["command"]
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -151,6 +175,9 @@ def test_experts_are_drawn_by_the_papers_and_both_sentences_say_so():
     assert explorer.headline.startswith("The state of ZeRO-1, ZeRO-2 and ZeRO-3 fits in an H100")
     assert explorer.headline.endswith(", by the papers' accounting.")
     assert "in place of PyTorch, no buffers" in explorer.picture["step"]["title"][1]
+    framework = next(one for one in explorer.controls if one["name"] == "framework")
+    assert framework["remark"].startswith("Not in use: the papers' accounting is drawn in its place")
+    assert "idle" not in framework
     assert explorer.note.startswith("Drawn by the papers' accounting in place of PyTorch: ")
 
 

@@ -120,7 +120,7 @@ const sync = {
 function mount(d, set, get) {
   const root = document.createElement('div'), id = `pb-control-${made += 1}`;
   root.className = 'control';
-  root.innerHTML = build[d.kind](d, id) + (d.idle ? `<div class="note idle">${escape(d.idle)}</div>` : '') + '<div class="refusal" role="alert" hidden></div>';
+  root.innerHTML = build[d.kind](d, id) + '<div class="refusal" role="alert" hidden></div>';
   wire[d.kind](d, root, set, get);
   const field = root.querySelector('.field');
   field?.addEventListener('input', () => { field.dataset.dirty = '1'; });
@@ -128,6 +128,21 @@ function mount(d, set, get) {
   field?.addEventListener('change', () => { delete field.dataset.dirty; });
   return root;
 }
+
+// A line under a control that is no mistake: why it is not in use, or what of it is drawn. It comes and goes
+// without the control being made anew, which would end a drag.
+function remark(root, words) {
+  let line = root.querySelector('.note.idle');
+  if (!words) { line?.remove(); return; }
+  if (!line) {
+    line = root.ownerDocument.createElement('div');
+    line.className = 'note idle';
+    root.querySelector('.refusal').before(line);
+  }
+  if (line.textContent !== words) line.textContent = words;
+}
+
+const lasting = (name, value) => (name === 'idle' || name === 'remark' ? undefined : value);
 
 // A fold names what lies in it.
 export const folded = list => `${list[0].more}: ${list.map(d => d.brief || d.label).join(', ')}`;
@@ -165,16 +180,18 @@ export function column(element, get, set) {
     if (focused) element.querySelector(`[data-pb="${focused}"]`)?.focus();
   };
   return function draw() {
-    const list = get('controls'), key = JSON.stringify(list), refusal = get('refusal') || {}, busy = get('busy');
+    const list = get('controls'), key = JSON.stringify(list, lasting), refusal = get('refusal') || {}, busy = get('busy');
     if (key !== drawn) { drawn = key; rebuild(list); }
     element.classList.toggle('inert', busy);
-    for (const [d, root] of parts) {
+    list.forEach((d, i) => {
+      const root = parts[i][1];
+      remark(root, d.idle || d.remark || '');
       sync[d.kind](d, root, get(d.name));
       root.querySelectorAll('input, select, textarea').forEach(input => { input.disabled = busy || Boolean(d.idle); });
       const line = root.querySelector('.refusal'), words = refusal.control === d.name ? refusal.text : root.refused || '';
       if (line.textContent !== words) line.textContent = words;
       line.hidden = !words;
       if (words) root.closest('.more')?.setAttribute('open', '');
-    }
+    });
   };
 }
