@@ -49,8 +49,8 @@ def params(
         write_stages(stages, tp)
         if found.tied and layout.stages > 1:
             typer.echo(f"the last holds a copy of the tied table: {thousands(found.embedding)} parameters")
-    if found.ignored_keys:
-        typer.echo(f"\nnot understood, and without a part in these numbers: {', '.join(found.ignored_keys)}")
+    if found.unread:
+        typer.echo(f"\n{found.unread}")
 
 
 def as_content(model: Model, flops: "FlopsPerToken", stages: "tuple[StageWeights, ...]") -> dict[str, Any]:

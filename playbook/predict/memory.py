@@ -75,7 +75,12 @@ class TrainingMemory:
 
     @property
     def note(self) -> str:
-        """What a lever or a degree does not do here, in words; else empty."""
+        """What a lever or a degree does not do here, and keys of the model's file that were not read; else
+        empty."""
+        return "; ".join(filter(None, (self._idle_lever, self.scenario.model.unread)))
+
+    @property
+    def _idle_lever(self) -> str:
         work, padded = self.scenario.workload, padded_experts(self.scenario)
         drops = policy(self.scenario.framework).selective_keeps
         if work.recompute != "selective" or work.attention != "flash" or drops:

@@ -1,14 +1,17 @@
 """Read a Hugging Face `config.json`: what its keys mean, for the kinds of model that are read."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from playbook.spec import config_dense as dense
 from playbook.spec import config_experts as experts
 from playbook.spec import config_latent as latent
+from playbook.spec import presets
 from playbook.spec.config_reader import Reader
+from playbook.spec.rules import near
 
 WANTED = "give a Hugging Face config.json"
 
@@ -62,6 +65,28 @@ def text_part(config: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], 
             outer.refuse(f"tie_word_embeddings={tied}", "text_config says otherwise; leave one out")
         text = {**text, "tie_word_embeddings": tied}
     return text, outer.ignored
+
+
+def not_understood(kind: str, ignored: Sequence[str]) -> str:
+    """Name the keys that have no part in any number, each with the known key that it is most like."""
+    if not ignored:
+        return ""
+    known = known_keys_of(kind)
+    meant = ((key, near(key, known, 0.8).removeprefix("; ")) for key in ignored)
+    words = (f"{key} ({question})" if question else key for key, question in meant)
+    return f"not understood, and without a part in these numbers: {', '.join(words)}"
+
+
+@cache
+def known_keys_of(kind: str) -> tuple[str, ...]:
+    """Return the keys that presets of a kind are read for; where there are none, those of all presets."""
+    by_kind: dict[str, set[str]] = {}
+    for name in presets.names("models"):
+        config, _ = text_part(presets.load("models", name)["config"], name)
+        reader = Reader(config, name)
+        KINDS[config["model_type"]](reader)
+        by_kind.setdefault(config["model_type"], set()).update(reader.read)
+    return tuple(sorted(by_kind.get(kind) or set().union(*by_kind.values())))
 
 
 def load_json(path: Path) -> dict[str, Any]:

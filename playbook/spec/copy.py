@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from playbook.spec import presets
 from playbook.spec.cluster import Cluster, Gpu, Link, cluster, smallest_cluster
+from playbook.spec.degrees import check_has_experts
 from playbook.spec.layout import Layout
 from playbook.spec.model import Model, model
 from playbook.spec.rules import known_keys
@@ -58,12 +59,15 @@ def from_dict(content: Mapping[str, Any]) -> "Scenario":
     if "model" not in content:
         raise ValueError("scenario has no 'model'; it needs at least that")
     given = content["model"]
-    layout = build(Layout, content.get("layout", {}))
+    found = build(Model, given) if isinstance(given, Mapping) and "layers" in given else model(given)
+    degrees = content.get("layout", {})
+    check_has_experts(found, degrees.get("ep"), degrees.get("etp"))
+    layout = build(Layout, degrees)
     workload = dict(content.get("workload", {}))
     if isinstance(workload.get("lora"), Mapping):
         workload["lora"] = build(Lora, workload["lora"])
     return Scenario(
-        build(Model, given) if isinstance(given, Mapping) and "layers" in given else model(given),
+        found,
         build(Workload, workload),
         layout,
         read_cluster(content.get("cluster"), layout),

@@ -41,15 +41,20 @@ def check_context(model: Model, layout: Layout) -> None:
         )
 
 
+def check_has_experts(model: Model, ep: object, etp: object) -> None:
+    """Refuse expert degrees of a model without routed experts; before the layout's own rules blame sizes."""
+    if model.moe is not None:
+        return
+    for name, degree in (("ep", ep), ("etp", etp)):
+        if isinstance(degree, int) and degree > 1:
+            raise ValueError(f"{name}={degree} but {model.name} has no routed experts; use {name}=1")
+
+
 def check_experts(model: Model, layout: Layout) -> None:
     """Refuse degrees that do not divide the experts and their width, or a model without any."""
     moe = model.moe
+    check_has_experts(model, layout.ep, layout.etp)
     if moe is None:
-        for name in ("ep", "etp"):
-            if getattr(layout, name) > 1:
-                raise ValueError(
-                    f"{name}={getattr(layout, name)} but {model.name} has no routed experts; use {name}=1"
-                )
         return
     for name, what, size in (("ep", "experts", moe.experts), ("etp", "features of an expert", moe.ffn)):
         degree = getattr(layout, name)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from playbook.spec import presets
-from playbook.spec.config import KINDS, read_config
+from playbook.spec.config import KINDS, not_understood, read_config
 from playbook.spec.counts import Counts
 from playbook.spec.moe import Mla, Moe, part
 from playbook.spec.rules import choice, divisors, flag, positive, settle, text, whole
@@ -151,6 +151,11 @@ class Model(Counts):
         return cls(**read_config(config, name))
 
     @property
+    def unread(self) -> str:
+        """Keys of the configuration file that were not understood, with what each may mean; else empty."""
+        return not_understood(self.family, self.ignored_keys)
+
+    @property
     def unlike_llama(self) -> tuple[str, ...]:
         """What the model has and a Llama kind has not, in words; empty is a Llama kind.
 
@@ -211,8 +216,10 @@ def model(source: "str | Path | Mapping[str, Any] | Model") -> Model:
     if Path(source).exists():
         return Model.from_config(source)
     if isinstance(source, Path) or str(source).endswith(".json") or "/" in str(source):
+        hint = presets.like("models", str(source)) if not str(source).endswith(".json") else ""
         raise ValueError(
-            f"model file {str(source)!r} does not exist; give the path of a Hugging Face config.json"
+            f"model file {str(source)!r} does not exist"
+            f"{hint or '; give the path of a Hugging Face config.json'}"
         )
-    names = ", ".join(presets.names("models"))
-    raise ValueError(f"model {str(source)!r} is neither a preset nor a file; presets are {names}")
+    hint = presets.like("models", source) or f"; presets are {', '.join(presets.names('models'))}"
+    raise ValueError(f"model {source!r} is neither a preset nor a file{hint}")

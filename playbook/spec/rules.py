@@ -1,5 +1,6 @@
 """Checks shared by the value objects: each error gives the value, the rule and what would work."""
 
+import difflib
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,15 +16,58 @@ def whole(name: str, value: object, least: int = 1) -> int:
     ValueError
         If it is too small.
     """
-    if isinstance(value, bool):
-        raise TypeError(f"{name}={value!r} must be a whole number; use {name}={max(least, 1)}")
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name}={value!r} must be a whole number; use {name}={max(least, 1)}") from None
+        number = None
+    if number is None:
+        field = name.rpartition(": ")[2]  # a file's name may stand before the key's
+        raise TypeError(f"{name}={value!r} must be a whole number; use {field}={meant(value, least)}")
     if number < least:
         raise ValueError(f"{name}={number} must be at least {least}; use {name}={least} or more")
     return number
+
+
+def meant(value: object, least: int = 1) -> int:
+    """Return the whole number that a text or a float stands for; else the least one that means something.
+
+    Examples
+    --------
+    >>> meant("2048"), meant(4096.0), meant("many")
+    (2048, 4096, 1)
+    """
+    if isinstance(value, str | float):
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.5
+        if number.is_integer() and number >= least:
+            return int(number)
+    return max(least, 1)
+
+
+def near(value: str, valid: Iterable[str], closeness: float = 0.6) -> str:
+    """Return a question that names the closest of the valid words, ready to be put behind a message; or "".
+
+    Parameters
+    ----------
+    value, valid
+        What was given, and what could have been.
+    closeness
+        Least similarity by `difflib`, from 0 to 1, that makes a word one that may have been meant.
+
+    Examples
+    --------
+    >>> near("texbook", ("textbook", "torch"))
+    '; did you mean textbook?'
+    >>> near("red", ("textbook", "torch"))
+    ''
+    """
+    lowered = {name.lower(): name for name in valid}
+    found = difflib.get_close_matches(value.strip().lower(), lowered, n=3, cutoff=closeness)
+    *first, last = [lowered[name] for name in found] or [""]
+    several = f"{', '.join(first)} or {last}" if first else last
+    return f"; did you mean {several}?" if last else ""
 
 
 def positive(name: str, value: object) -> float:
@@ -72,7 +116,7 @@ def choice(name: str, value: object, valid: Iterable[str]) -> str:
     for known in names:
         if known.lower() == value.strip().lower():
             return known
-    raise ValueError(f"{name}={value!r} is not known; valid are {', '.join(names)}")
+    raise ValueError(f"{name}={value!r} is not known; valid are {', '.join(names)}{near(value, names)}")
 
 
 def divides(part: str, degree: int, what: str, size: int) -> None:
@@ -99,7 +143,8 @@ def known_keys(what: str, given: Mapping[str, Any], valid: Iterable[str]) -> Non
     names = tuple(valid)
     unknown = [key for key in given if key not in names]
     if unknown:
-        raise ValueError(f"{what} has no field {unknown[0]!r}; its fields are {', '.join(names)}")
+        meant_one = near(unknown[0], names)
+        raise ValueError(f"{what} has no field {unknown[0]!r}; its fields are {', '.join(names)}{meant_one}")
 
 
 def settle(record: object, **values: object) -> None:

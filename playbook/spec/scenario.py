@@ -14,9 +14,22 @@ from playbook.spec.recipe import Recipe, recipe
 from playbook.spec.rules import choice, divides, divisors, settle
 from playbook.spec.workload import Workload
 
+PREDICTED = ("textbook", "torch", "transformers", "megatron", "deepspeed", "torchtitan", "nanotron")
+"""Frameworks whose memory is predicted: what a misspelt name is answered with."""
+
 FRAMEWORKS = (
-    *("textbook", "torch", "transformers", "megatron", "deepspeed", "torchtitan", "nanotron", "llm-foundry"),
-    *("accelerate", "picotron", "colossalai", "horovod", "torchrun", "vllm", "sglang", "tensorrt-llm"),
+    *PREDICTED,
+    *(
+        "llm-foundry",
+        "accelerate",
+        "picotron",
+        "colossalai",
+        "horovod",
+        "torchrun",
+        "vllm",
+        "sglang",
+        "tensorrt-llm",
+    ),
 )
 
 
@@ -31,7 +44,7 @@ class Scenario:
     cluster
         The machines; None is the fewest nodes of eight H100 that hold the world.
     framework
-        Whose accounting: one of `FRAMEWORKS`.
+        Whose accounting: one of `PREDICTED`; the others of `FRAMEWORKS` have a name and no numbers yet.
 
     Raises
     ------
@@ -49,7 +62,8 @@ class Scenario:
         for name, kind in (("model", Model), ("workload", Workload), ("layout", Layout)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name}={getattr(self, name)!r} must be a {kind.__name__}")
-        settle(self, framework=choice("framework", self.framework, FRAMEWORKS))
+        named = isinstance(self.framework, str) and self.framework.strip().lower() in FRAMEWORKS
+        settle(self, framework=choice("framework", self.framework, FRAMEWORKS if named else PREDICTED))
         if self.cluster is None:
             settle(self, cluster=smallest_cluster(self.layout.world))
         if not isinstance(self.cluster, Cluster):

@@ -152,3 +152,11 @@ def test_a_lever_that_drops_nothing_is_told():
     scores = memory_of("textbook", model="toy-15m", sequence=64, recompute="selective", attention="math")
     assert not scores.note
     assert not memory_of("torch", model="toy-15m", sequence=64, recipe="fp32").note
+
+
+def test_keys_of_the_models_file_that_were_not_read_are_told():
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 4, "vocab_size": 5, "n_heads": 2}
+    scenario = pb.Scenario(pb.model({"model_type": "gpt2", **sizes}), pb.Workload(sequence=4))
+    told = pb.training_memory(scenario)
+    assert told.note.endswith("without a part in these numbers: n_heads (did you mean n_head?)")
+    assert told.note in repr(told)

@@ -159,3 +159,16 @@ def test_a_file_that_is_not_json_is_one_clear_line(tmp_path):
 def test_sizes_that_make_no_model_are_refused(changed, error, text):
     with pytest.raises(error, match=text):
         llama(**changed)
+
+
+@pytest.mark.parametrize("kind", ["llama", "smollm3"])  # presets of the first kind, none of the second
+def test_keys_that_are_not_read_are_named_with_what_they_may_mean(kind):
+    keys = {"model_type": kind, "num_key_value_head": 2, "tie_word_embedding": True, "colour": "red"}
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 96}
+    found = pb.model({**keys, **sizes, "vocab_size": 100, "max_position_embeddings": 512})
+    assert found.ignored_keys == ("colour", "num_key_value_head", "tie_word_embedding")
+    assert found.unread == (
+        "not understood, and without a part in these numbers: colour, num_key_value_head (did you mean "
+        "num_key_value_heads?), tie_word_embedding (did you mean tie_word_embeddings?)"
+    )
+    assert not pb.model("toy-15m").unread

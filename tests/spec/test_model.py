@@ -161,3 +161,18 @@ SIZES = {
 def test_bad_sizes_are_refused_with_value_and_rule(changed, error, text):
     with pytest.raises(error, match=text):
         pb.Model(**{**SIZES, **changed})
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("meta-llama/Llama-3.1-8B", "does not exist; did you mean the preset llama-3.1-8b?"),
+        ("lama-3.1-8b", "neither a preset nor a file; did you mean the preset llama-3.1-8b"),
+        ("nobody/nothing-like-it", "does not exist; give the path of a Hugging Face config.json"),
+    ],
+)
+def test_a_name_like_a_preset_is_answered_with_the_preset_alone(name, told):
+    with pytest.raises(ValueError) as refused:
+        pb.model(name)
+    assert told in str(refused.value)
+    assert "deepseek" not in str(refused.value)

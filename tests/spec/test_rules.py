@@ -24,3 +24,27 @@ def test_texts_and_flags_are_what_they_say():
         rules.text("name", "")
     with pytest.raises(TypeError, match="reshard='yes' must be True or False"):
         rules.flag("reshard", "yes")
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "told"),
+    [("2048", 1, 2048), (4096.0, 1, 4096), ("4096.0", 1, 4096), (True, 1, 1), (2.5, 1, 1), ("-3", 0, 1)],
+)
+def test_a_text_or_a_float_that_means_a_whole_number_is_suggested(value, least, told):
+    with pytest.raises(TypeError, match=rf"must be a whole number; use size={told}$"):
+        rules.whole("size", value, least)
+
+
+def test_a_files_name_is_no_part_of_the_suggestion():
+    with pytest.raises(TypeError, match=r"^toy: size='8' must be a whole number; use size=8$"):
+        rules.whole("toy: size", "8")
+
+
+def test_a_misspelt_name_is_answered_with_the_closest_ones():
+    with pytest.raises(ValueError, match=r"valid are none, full; did you mean full\?$"):
+        rules.choice("recompute", "ful", ("none", "full"))
+    with pytest.raises(ValueError, match=r"valid are none, full$"):
+        rules.choice("recompute", "red", ("none", "full"))
+    assert rules.near("bf15", ("bf16", "bf18", "fp8")) == "; did you mean bf18 or bf16?"
+    with pytest.raises(ValueError, match=r"no field 'sequense'; its fields are sequence; did you mean seq"):
+        rules.known_keys("Workload", {"sequense": 1}, ("sequence",))

@@ -1,7 +1,9 @@
 import pytest
 
 import playbook as pb
+from playbook.frameworks import policies
 from playbook.spec import smallest_cluster
+from playbook.spec.scenario import PREDICTED
 
 
 def scenario(model="llama-3.1-70b", workload=None, cluster=None, **layout):
@@ -98,3 +100,14 @@ def test_parts_of_the_wrong_kind_are_type_errors():
 
 def test_scenarios_can_be_keys():
     assert len({scenario(dp=2), scenario(dp=2), scenario(dp=4)}) == 2
+
+
+def test_a_framework_that_is_not_known_is_answered_with_those_that_are_predicted():
+    assert set(PREDICTED) == set(policies())
+    with pytest.raises(ValueError, match=r"valid are textbook, .*nanotron; did you mean textbook\?$"):
+        pb.Scenario(pb.model("toy-15m"), framework="texbook")
+
+
+def test_expert_degrees_of_a_dense_model_in_json_are_refused_by_what_it_lacks():
+    with pytest.raises(ValueError, match="ep=2 but toy-15m has no routed experts; use ep=1"):
+        pb.Scenario.from_json('{"model": "toy-15m", "layout": {"ep": 2}}')

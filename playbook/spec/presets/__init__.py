@@ -5,6 +5,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from playbook.spec.rules import near
+
 FOLDERS = ("models", "gpus", "clusters")
 
 
@@ -22,6 +24,19 @@ def load(folder: str, name: str) -> dict[str, Any]:
         (files("playbook.spec.presets") / folder / f"{name}.json").read_text(encoding="utf-8")
     )
     return {"name": name, **content}
+
+
+def like(folder: str, name: str) -> str:
+    """Return the question that names the presets most like a name, as `near` does; its path does not count.
+
+    Examples
+    --------
+    >>> like("models", "meta-llama/Llama-3.1-70B")
+    '; did you mean the preset llama-3.1-70b?'
+    """
+    word, valid = name.strip().lower().rpartition("/")[2], names(folder)
+    found = f"; did you mean {word}?" if word in valid else near(word, valid, closeness=0.75)
+    return found.replace("mean ", "mean the preset ", 1)
 
 
 def find(folder: str, name: str) -> dict[str, Any] | None:
