@@ -9,8 +9,8 @@ import typer
 from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import summary
-from playbook.cli.sizes import read_size
 from playbook.spec import Scenario, Serving
+from playbook.spec.byte_sizes import read_size
 from playbook.units import gb, gib, percent, thousands
 
 NEAREST = 12

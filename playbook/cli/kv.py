@@ -7,8 +7,8 @@ import typer
 from playbook.cli.options import Json, pick_cluster
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import both, verdict, write_terms
-from playbook.cli.sizes import read_size
 from playbook.spec import Layout, Serving, model
+from playbook.spec.byte_sizes import read_size
 from playbook.units import GB, gb, mb, size, thousands
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from playbook.predict.suspects import Suspect, suspects
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario
+from playbook.spec.byte_sizes import read_size
 from playbook.spec.rules import positive
 from playbook.units import gib, percent, significant, thousands
 
@@ -45,7 +46,7 @@ class Explanation:
     @property
     def matches(self) -> tuple[Suspect, ...]:
         """Tensors that have this size up to the rounding of a message."""
-        return tuple(one for one in self.suspects if abs(one.bytes - self.bytes) <= SAME * self.bytes)
+        return tuple(one for one in self.suspects if agrees(one, self.bytes))
 
     @property
     def sequence(self) -> int | None:
@@ -54,7 +55,7 @@ class Explanation:
 
     @property
     def micro_batch(self) -> float | None:
-        """Sequences a micro-batch at which it has; None if it does not grow with them."""
+        """Sequences a micro-batch at which it has, not rounded; None if it does not grow with them."""
         return self.nearest.micro_batch_of(self.bytes, self.scenario.workload.micro_batch)
 
     @property
@@ -63,7 +64,7 @@ class Explanation:
         asked, found = gib(self.bytes), self.nearest
         what = f"{found.name} ({found.formula}, {found.instant})"
         if self.matches:
-            off = percent(self.bytes / found.bytes - 1, signed=True)
+            off = percent(found.bytes / self.bytes - 1, signed=True)
             others = len(self.matches) - 1
             more = f"; {others} other{'s' * (others > 1)} of the step have it too" if others else ""
             return f"{asked} is the size of {what}: {gib(found.bytes)}, {off}{more}"
@@ -72,9 +73,22 @@ class Explanation:
             return f"{start}, which does not grow with the tokens"
         work = self.scenario.workload
         tokens = f"sequence={thousands(self.sequence)} instead of {thousands(work.sequence)}"
-        batch = f", or micro_batch={significant(self.micro_batch)}" if self.micro_batch else ""
         doubt = ": more tokens reached it than given (packing, no truncation)" if self.longer else ""
-        return f"{start}; it would have this size at {tokens}{batch}{doubt}"
+        return f"{start}; it would have this size at {tokens}{self.batch_words}{doubt}"
+
+    @property
+    def batch_words(self) -> str:
+        """The micro-batch that explains the bytes, or why none does; empty where it would be below one."""
+        exact = self.micro_batch
+        if exact is None or exact < 1:
+            return ""
+        whole = round(exact)
+        if abs(exact - whole) <= SAME * exact:
+            return f", or micro_batch={whole}"
+        return (
+            f" (micro_batch={math.ceil(exact)} is the first that asks for as much: {significant(exact)} "
+            "sequences' worth is no whole number, so longer sequences are likelier)"
+        )
 
     @property
     def longer(self) -> bool:
@@ -108,13 +122,13 @@ class Explanation:
         return pd.DataFrame(self.rows)
 
 
-def explain_allocation(bytes: float, s: Scenario) -> Explanation:  # noqa: A002  # the unit is the name
+def explain_allocation(bytes: float | str, s: Scenario) -> Explanation:  # noqa: A002  # the unit is the name
     """Name the tensors whose size is nearest to an allocation that failed.
 
     Parameters
     ----------
     bytes
-        What the message says could not be allocated, in bytes (49 GiB is 49 · 2³⁰).
+        What the message says could not be allocated: bytes, or a text with its unit ("49GiB" is 49 · 2³⁰).
     s
         The scenario that is believed to run.
 
@@ -122,20 +136,34 @@ def explain_allocation(bytes: float, s: Scenario) -> Explanation:  # noqa: A002 
     -----
     Every tensor of the program of the first and the last pipeline rank is compared, and what a layer keeps
     also for all layers together. Where no size agrees, a tensor that grows with the tokens tells how many
-    would explain the message: bytes / size for one that grows with them, its root for a score matrix.
+    would explain the message: bytes / size for one that grows with them, its root for a score matrix. Of
+    tensors of one size those that grow with tokens come first, those that are there between steps last.
 
     Raises
     ------
     ValueError
-        If the bytes are not above 0 or no program models the scenario yet.
+        If the bytes are not above 0, their unit is not known or no program models the scenario yet.
     """
     refuse_unbuilt(s)
-    asked = math.floor(positive("bytes", bytes))
-    found = suspects(s)
-    ordered = sorted(found, key=lambda one: (one.together, abs(math.log(one.bytes / asked))))
+    asked = math.floor(positive("bytes", read_size(bytes) if isinstance(bytes, str) else bytes))
+    ordered = sorted(suspects(s), key=lambda one: likelihood(one, asked))
     alone = [one for one in ordered if not one.together]
     sums = [one for one in ordered if one.together]
-    same = [one for one in sums if abs(one.bytes - asked) <= SAME * asked]
-    if same and abs(alone[0].bytes - asked) > SAME * asked:
+    same = [one for one in sums if agrees(one, asked)]
+    if same and not agrees(alone[0], asked):
         ordered = [*same, *alone, *(one for one in sums if one not in same)]
     return Explanation(scenario=s, bytes=asked, suspects=tuple(ordered))
+
+
+def agrees(one: Suspect, asked: int) -> bool:
+    """Whether a tensor has a size up to the rounding of a message."""
+    return abs(one.bytes - asked) <= SAME * asked
+
+
+def likelihood(one: Suspect, asked: int) -> tuple[bool | float, ...]:
+    """Order of suspects: single ones, those of the size, the nearest; of equals those that grow with tokens,
+    then those born inside a step.
+    """
+    distance = abs(math.log(one.bytes / asked))
+    nearness = (not agrees(one, asked), math.ceil(distance / SAME))
+    return one.together, *nearness, not one.tokens_power, one.state, distance

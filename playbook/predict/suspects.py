@@ -6,12 +6,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from playbook.predict.memory import symbolic_sizes
-from playbook.predict.stages import program_of
-from playbook.program.block import Block
+from playbook.predict.stages import context, program_of
+from playbook.program.block import Block, Weight
 from playbook.program.op import Size
+from playbook.program.policy import Context
 from playbook.program.polynomial import Polynomial
 from playbook.program.step import Program
+from playbook.program.tensor_bytes import kind, weight_bytes
 from playbook.spec import Scenario
+
+STATE = ("parameters", "gradients", "master_weights", "optimizer")
+"""Terms whose tensors a step keeps for each weight apart."""
+
+BETWEEN = "between steps"
+
+OWN = 0.99
+"""Share of a weight's state from which a rank is taken to hold all of it: padding aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +56,11 @@ class Suspect:
     batch_power: int | None
     together: bool = False
 
+    @property
+    def state(self) -> bool:
+        """Whether it is there between steps, so that no allocation inside one asks for it."""
+        return self.instant == BETWEEN
+
     def sequence_of(self, asked: int, sequence: int) -> int | None:
         """Tokens at which it has a size, rounded down; None if it does not grow with them."""
         if not self.tokens_power:
@@ -70,7 +85,7 @@ def suspects(s: Scenario) -> tuple[Suspect, ...]:
 
 def of_program(s: Scenario, program: Program) -> list[Suspect]:
     """Tensors of one rank's step."""
-    held, walk = program.held, program.memory()
+    held, walk, ctx = program.held, program.memory(), context(s, program.rank)
     counts = np.bincount(held.template, minlength=len(program.templates)).tolist()
     born = np.full(len(program.templates), len(program) - 1)
     np.minimum.at(born, held.template, held.birth)
@@ -84,15 +99,15 @@ def of_program(s: Scenario, program: Program) -> list[Suspect]:
         one = Suspect(
             name=tensor.name,
             term=tensor.term,
-            instant="between steps" if state else walk.instant_of(int(born[number])),
+            instant=BETWEEN if state else walk.instant_of(int(born[number])),
             bytes=tensor.bytes,
             count=counts[number],
             formula=str(size),
             tokens_power=power(size, "s"),
             batch_power=power(size, "b"),
         )
-        if state and len(block.weights) > 1:
-            found += [*weights_of(one, block), replace(one, name=f"all {one.name}", together=True)]
+        if state and one.term in STATE:
+            found += state_of(one, block, ctx, size)
             continue
         found.append(one)
         if counts[number] > 1 and tensor.saved:
@@ -110,18 +125,51 @@ def blocks_of_templates(program: Program) -> list[Block]:
     ]
 
 
-def weights_of(state: Suspect, block: Block) -> list[Suspect]:
-    """The part of a block's state that each of its weights has, in proportion to its elements."""
-    each = state.bytes / whole(block.numel)
-    return [
-        replace(
-            state,
-            name=f"{weight.name} {state.name}",
-            bytes=max(1, round(each * whole(weight.numel))),
-            formula=f"{each:g} bytes a value of {' x '.join(str(size) for size in weight.shape)}",
-        )
-        for weight in block.weights
-    ]
+def state_of(state: Suspect, block: Block, ctx: Context, size: Polynomial) -> list[Suspect]:
+    """The tensors that a block's state is made of: one a weight, and as many moments of it as there are.
+
+    Notes
+    -----
+    Adam allocates its two moments apart (`exp_avg`, `exp_avg_sq`), so the sum of both is nobody's size.
+    What all weights of a block have of one state stands beside them: flat buffers hold it together.
+    """
+    full = {w: whole(weight_bytes(w, w.numel, state.term, ctx)) for w in block.weights}
+    kept = {w: size_bytes for w, size_bytes in full.items() if size_bytes}
+    share = state.bytes / sum(kept.values())
+    each = [weight_state(state, w, size_bytes, share, ctx) for w, size_bytes in kept.items()]
+    parts = {moments(w, ctx) if state.term == "optimizer" else 1 for w in kept}
+    if len(each) == 1 or len(parts) > 1:
+        return each
+    number = parts.pop()
+    every = replace(
+        state,
+        name=f"all {state.name}" + f", one of {number}" * (number > 1),
+        bytes=state.bytes // number,
+        count=number * state.count,
+        formula=str(size.divided(number)),
+        together=True,
+    )
+    return [*each, every]
+
+
+def weight_state(state: Suspect, weight: Weight, full_bytes: int, share: float, ctx: Context) -> Suspect:
+    """One tensor of a weight's state, of which this rank holds a share."""
+    number = moments(weight, ctx) if state.term == "optimizer" else 1
+    ranks = "" if share > OWN else f" / {1 / share:.4g}"
+    values = " x ".join(str(size) for size in weight.shape)
+    what = state.name.removesuffix("s") if number > 1 else state.name
+    return replace(
+        state,
+        name=f"{weight.name} {what}",
+        bytes=max(1, round(full_bytes * share / number)),
+        count=number * state.count,
+        formula=f"{full_bytes / number / whole(weight.numel):.4g} bytes x {values}{ranks}",
+    )
+
+
+def moments(weight: Weight, ctx: Context) -> int:
+    """Moments that the optimizer keeps of a weight: Adam two, Muon one of a projection."""
+    return 1 if ctx.recipe.matrix_moment_bytes is not None and kind(weight) == "matrix" else 2
 
 
 def whole(size: Size) -> int:

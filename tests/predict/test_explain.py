@@ -36,6 +36,25 @@ def test_a_longer_sequence_explains_49_gib():
     assert found.micro_batch == pytest.approx(86_571 / 32_768, rel=0.01)
     assert "sequence=86\u2009571 instead of 32\u2009768" in found.sentence
     assert "packing" in found.sentence
+    assert "micro_batch=3 is the first that asks for as much: 2.64 sequences' worth" in found.sentence
+
+
+def test_a_whole_number_of_sequences_is_named_alone():
+    s = pb.Scenario(pb.model("qwen3-30b-a3b"), pb.Workload(sequence=32_768, recompute="full"))
+    assert ", or micro_batch=5: more tokens" in pb.explain_allocation(5 * 4 * 32_768 * 151_936, s).sentence
+
+
+def test_each_moment_is_a_tensor_of_its_own_and_logits_are_likelier_than_state():
+    # Adam keeps exp_avg and exp_avg_sq apart: 128256 x 4096 x 4 bytes each, 1.957 GiB; so have the logits.
+    s = pb.Scenario(pb.model("llama-3.1-8b"))
+    found = pb.explain_allocation("1.96GiB", s)
+    assert found.nearest.name == "logits"
+    assert "\u22120.2" in found.sentence
+    assert found.rows[0]["difference"] == pytest.approx(-0.0016, abs=1e-4)
+    names = [one.name for one in found.matches]
+    assert {"lm_head.weight moment", "embed_tokens.weight moment"} <= set(names)
+    assert len(set(names)) == len(names)
+    assert not pb.explain_allocation("3.91GiB", s).matches
 
 
 def test_a_score_matrix_grows_with_the_square_of_the_sequence():
@@ -71,3 +90,5 @@ def test_the_table_is_in_order_of_nearness():
 def test_no_bytes_are_refused():
     with pytest.raises(ValueError, match=r"bytes=0 must be above 0"):
         pb.explain_allocation(0, CHECKPOINTED)
+    with pytest.raises(ValueError, match=r"size='49' has no unit"):
+        pb.explain_allocation("49", CHECKPOINTED)

@@ -10,10 +10,24 @@ def named(name):
 
 
 def test_the_state_of_a_block_is_told_weight_by_weight():
-    (moments,) = named("mlp.gate_proj.weight moments")
-    assert moments.bytes == 8 * 4096 * 14_336 // 4
-    assert moments.formula == "2 bytes a value of 14336 x 4096"
-    assert named("all moments")[0].together
+    (moment,) = named("mlp.gate_proj.weight moment")
+    assert moment.bytes == 4 * 4096 * 14_336 // 4
+    assert moment.formula == "4 bytes x 14336 x 4096 / 4"
+    assert moment.count == 2 * 32
+    assert named("all moments, one of 2")[0].together
+
+
+def test_a_tensor_that_a_rank_holds_whole_is_divided_by_nothing():
+    (weight,) = named("mlp.gate_proj.weight parameters")
+    assert weight.formula == "2 bytes x 14336 x 4096"
+    assert weight.state
+
+
+def test_muon_keeps_one_momentum_of_a_projection_and_two_of_the_head():
+    s = pb.Scenario(pb.model("llama-3.1-8b"), pb.Workload(sequence=1000, recipe="muon"))
+    found = {one.name: one for one in suspects(s)}
+    assert found["mlp.gate_proj.weight moments"].bytes == 4 * 4096 * 14_336
+    assert found["lm_head.weight moment"].bytes == 4 * 4096 * 128_256
 
 
 def test_what_layers_keep_is_told_alone_and_together():
@@ -35,6 +49,6 @@ def test_sizes_are_solved_for_sequences_and_micro_batches():
     (logits,) = named("logits")
     assert logits.sequence_of(3 * logits.bytes, 1000) == 3000
     assert logits.micro_batch_of(3 * logits.bytes, 1) == 3
-    (moments,) = named("mlp.gate_proj.weight moments")
+    (moments,) = named("mlp.gate_proj.weight moment")
     assert moments.sequence_of(10, 1000) is None
     assert moments.micro_batch_of(10, 1) is None

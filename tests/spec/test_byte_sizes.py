@@ -1,6 +1,6 @@
 import pytest
 
-from playbook.cli.sizes import read_size
+from playbook.spec.byte_sizes import read_size
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,8 @@ from playbook.cli.sizes import read_size
         ("49 gib", 49 * 2**30),
         ("19.57 GB", 19.57e9),
         ("640KiB", 655_360),
-        ("1000", 1000),
+        ("1000B", 1000),
+        ("1000000", 1_000_000),
     ],
 )
 def test_sizes_are_read_with_their_units(text, size):
@@ -20,4 +21,10 @@ def test_sizes_are_read_with_their_units(text, size):
 @pytest.mark.parametrize("text", ["49 apples", "GiB", "-3GB", ""])
 def test_other_texts_are_refused(text):
     with pytest.raises(ValueError, match="must be a number and a unit, such as 49GiB"):
+        read_size(text)
+
+
+@pytest.mark.parametrize("text", ["3.81", "49", "2000000.5"])
+def test_a_small_number_needs_its_unit(text):
+    with pytest.raises(ValueError, match=f"size='{text}' has no unit; use {text}GiB, {text}GB or {text}B"):
         read_size(text)
