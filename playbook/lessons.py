@@ -10,10 +10,10 @@ import math
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 
+from playbook.answers import read_answer
 from playbook.code_as_html import code_as_html
 from playbook.spec import Scenario
 from playbook.spec.rules import choice
@@ -112,18 +112,18 @@ def check(number: str, answer: "float | str | None" = None, scenario: Scenario |
     number
         Chapter and number, such as "00.1".
     answer
-        A number in the exercise's unit, or a text such as "3/19"; None shows the question.
+        A number in the exercise's unit, or a text such as "3/19" or "295 GB"; None shows the question.
     scenario
         The reader's scenario; the exercise's example if None.
 
     Raises
     ------
     ValueError
-        If there is no such exercise, or a text is no number.
+        If there is no such exercise, or the answer is no number or has another unit.
     """
     exercise = find_exercise(number)
     asked = exercise.example() if scenario is None else scenario
-    given = read_answer(answer)
+    given = read_answer(answer, exercise.unit, f"exercise {exercise.id}")
     right = given is not None and exercise.accepts(given, asked)
     return Check(
         id=exercise.id,
@@ -134,16 +134,6 @@ def check(number: str, answer: "float | str | None" = None, scenario: Scenario |
         working=exercise.working(asked),
         unit=exercise.unit,
     )
-
-
-def read_answer(answer: "float | str | None") -> float | None:
-    """Turn an answer into a number."""
-    if answer is None:
-        return None
-    try:
-        return float(Fraction(answer.replace(" ", "")) if isinstance(answer, str) else answer)
-    except (TypeError, ValueError, ZeroDivisionError):
-        raise ValueError(f"answer={answer!r} is no number; give one such as 17.5 or '3/19'") from None
 
 
 @cache

@@ -22,6 +22,13 @@ def test_the_answer_follows_the_readers_scenario():
     assert not pb.check("00.1", 17.638, scenario)
 
 
+def test_one_rank_is_not_counted_as_several():
+    alone = pb.Scenario(pb.model("llama-3.1-8b"), pb.Workload(), pb.Layout(dp=1, zero=3))
+    done = pb.check("00.1", 0, alone)
+    assert "model state does the only rank hold under ZeRO-3" in done.question
+    assert "B / 1 rank = " in done.working
+
+
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
@@ -76,10 +83,30 @@ def test_a_check_shows_its_verdict_and_the_working_only_when_it_is_right():
     assert "<details>" in pb.check("00.2", 0.5)._repr_html_()
 
 
-@pytest.mark.parametrize("answer", ["many", [1], "1/0"])
+@pytest.mark.parametrize(
+    "answer", ["many", [1], "1/0", True, float("nan"), float("inf"), "nan", "1e999", {}, "", "GB"]
+)
 def test_an_answer_that_is_no_number_is_refused(answer):
     with pytest.raises(ValueError, match="is no number; give one such as 17.5 or '3/19'"):
         pb.check("00.1", answer)
+
+
+@pytest.mark.parametrize("answer", ["17.638 GB", "17.638\u2009GB", "17638 MB", "16.427GiB", "1.7638e10 B"])
+def test_an_answer_may_name_its_unit(answer):
+    assert pb.check("00.1", answer)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "words"),
+    [
+        ("00.1", "295 W", "answer='295 W' is in 'W', but exercise 00.1 takes an answer in GB, such as 295"),
+        ("00.2", "15.8 %", "is in '%', but exercise 00.2 takes a number without a unit, such as 15.8"),
+        ("01.2", "14 ranks", "is in 'ranks', but exercise 01.2 takes a number without a unit, such as 14"),
+    ],
+)
+def test_another_unit_is_refused_in_words(exercise, answer, words):
+    with pytest.raises(ValueError, match=words):
+        pb.check(exercise, answer)
 
 
 def test_an_unknown_exercise_lists_those_that_there_are():

@@ -11,6 +11,16 @@ GB = 10**9
 MB = 10**6
 
 
+def counted_ranks(ranks: int) -> str:
+    """Ranks by which state is divided."""
+    return "1 rank" if ranks == 1 else f"{ranks} ranks"
+
+
+def holders(ranks: int) -> str:
+    """The ranks asked about."""
+    return "the only rank" if ranks == 1 else f"each of {ranks} ranks"
+
+
 def state_gb(scenario: Scenario, zero: int = 3) -> float:
     """Model state that a rank holds under a ZeRO stage, in GB."""
     return zero_states(scenario.model, scenario.recipe, scenario.layout.shard_ranks)[zero].total_bytes / GB
@@ -22,7 +32,8 @@ def work_state(s: Scenario) -> str:
     parts = f"{recipe.parameter_bytes} + {recipe.gradient_bytes} + {recipe.optimizer_bytes}"
     return (
         f"{recipe.name} keeps {parts} = {recipe.state_bytes} bytes a parameter, and all are shared: "
-        f"{thousands(s.model.parameters)} x {recipe.state_bytes} B / {ranks} ranks = {gb(state_gb(s) * GB)}."
+        f"{thousands(s.model.parameters)} x {recipe.state_bytes} B / {counted_ranks(ranks)} = "
+        f"{gb(state_gb(s) * GB)}."
     )
 
 
@@ -74,8 +85,8 @@ EXERCISES = (
         id="00.1",
         example=lambda: Scenario(model("llama-3.1-70b"), Workload(), Layout(dp=64, zero=3)),
         question=lambda s: (
-            f"How many GB (10⁹ bytes) of {s.model.name}'s model state does each of {s.layout.shard_ranks} "
-            f"ranks hold under ZeRO-3 with {s.recipe.name}?"
+            f"How many GB (10⁹ bytes) of {s.model.name}'s model state does {holders(s.layout.shard_ranks)} "
+            f"hold under ZeRO-3 with {s.recipe.name}?"
         ),
         solution=state_gb,
         working=work_state,

@@ -16,6 +16,23 @@ def example() -> Scenario:
     return Scenario(model("llama-3.1-70b"), Workload(recompute="full"), Layout(dp=64, zero=3))
 
 
+def ranks_words(ranks: int) -> str:
+    """Ranks as a question says them: one, or how many.
+
+    Examples
+    --------
+    >>> ranks_words(1), ranks_words(64)
+    ('one rank', '64 ranks')
+    """
+    return "one rank" if ranks == 1 else f"{thousands(ranks)} ranks"
+
+
+def one_of(s: Scenario) -> str:
+    """The rank asked about, among those that share the state."""
+    ranks = s.layout.shard_ranks
+    return "the only data-parallel rank" if ranks == 1 else f"one of {thousands(ranks)} data-parallel ranks"
+
+
 def state_gb(s: Scenario, zero: int) -> float:
     """Model state of a rank under a ZeRO stage, in GB."""
     return zero_states(s.model, s.recipe, s.layout.shard_ranks)[zero].total_bytes / GB
@@ -30,9 +47,10 @@ def work_stage_one(s: Scenario) -> str:
     """Work out the state under ZeRO-1."""
     psi, ranks = s.model.parameters, s.layout.shard_ranks
     whole, shared = kept_bytes(s) * psi, s.recipe.optimizer_bytes * psi / ranks
+    sharers = f"are shared by {thousands(ranks)}" if ranks > 1 else "have no other rank to share them"
     return (
         f"{kept_bytes(s)} B x {thousands(psi)} = {gb(whole)} stay whole; {s.recipe.optimizer_bytes} B of "
-        f"optimizer state are shared by {ranks}: {gb(shared)}. Together {gb(state_gb(s, 1) * GB)}."
+        f"optimizer state {sharers}: {gb(shared)}. Together {gb(state_gb(s, 1) * GB)}."
     )
 
 
@@ -52,7 +70,7 @@ def work_fewest(s: Scenario) -> str:
     exact = every / capacity_bytes(s)
     return (
         f"{s.recipe.state_bytes} B x {thousands(s.model.parameters)} = {gb(every)}; divided by the "
-        f"{gb(capacity_bytes(s))} that the driver reports: {exact:.2f}, so {fewest_ranks(s)} ranks. "
+        f"{gb(capacity_bytes(s))} that the driver reports: {exact:.2f}, so {ranks_words(fewest_ranks(s))}. "
         f"That is state alone: no "
         "activation, no gathered layer, no logits."
     )
@@ -99,11 +117,13 @@ def whole_gradients_gb(s: Scenario) -> float:
 def work_gradients(s: Scenario) -> str:
     """Work out gradients without a reduction."""
     ranks = s.layout.shard_ranks
-    share = whole_gradients_gb(s) * GB / ranks
+    whole = whole_gradients_gb(s) * GB
+    each = f"{s.recipe.gradient_bytes} B x {thousands(s.model.parameters)} = {gb(whole)}"
+    if ranks == 1:
+        return f"{each} on the only rank, before the reduction and after it: there is nobody to share with."
     return (
-        f"{s.recipe.gradient_bytes} B x {thousands(s.model.parameters)} = "
-        f"{gb(whole_gradients_gb(s) * GB)} on every rank, instead of {gb(share)}, one of {ranks} "
-        f"shares: what is not reduced cannot be shared out."
+        f"{each} on every rank, instead of {gb(whole / ranks)}, one of {thousands(ranks)} shares: "
+        f"what is not reduced cannot be shared out."
     )
 
 
@@ -112,8 +132,8 @@ EXERCISES = (
         id="01.1",
         example=example,
         question=lambda s: (
-            f"{s.model.name}, {s.recipe.name}, {s.layout.shard_ranks} ranks. How many GB (10⁹ bytes) of "
-            f"model state does a rank hold under ZeRO-1?"
+            f"{s.model.name}, {s.recipe.name}, {ranks_words(s.layout.shard_ranks)}. How many GB (10⁹ bytes) "
+            f"of model state does a rank hold under ZeRO-1?"
         ),
         solution=lambda s: state_gb(s, 1),
         working=work_stage_one,
@@ -159,8 +179,7 @@ EXERCISES = (
             f"Full recomputation keeps the input of every layer. How many GB is that for one micro-batch of "
             f"{s.workload.micro_batch} x {thousands(s.workload.sequence)} tokens through the "
             f"{s.model.layers} "
-            f"layers of {s.model.name} (hidden size {thousands(s.model.hidden)}), on one of "
-            f"{s.layout.shard_ranks} data-parallel ranks?"
+            f"layers of {s.model.name} (hidden size {thousands(s.model.hidden)}), on {one_of(s)}?"
         ),
         solution=inputs_gb,
         working=work_inputs,
@@ -207,8 +226,8 @@ EXERCISES = (
         example=example,
         question=lambda s: (
             f"Gradients of {s.model.name} are accumulated over several micro-batches and reduced only in "
-            f"the last. How many GB of gradients ({s.recipe.gradient_bytes} bytes each) does a rank of "
-            f"{s.layout.shard_ranks} hold until then, although parameters are sharded?"
+            f"the last. How many GB of gradients ({s.recipe.gradient_bytes} bytes each) does {one_of(s)} "
+            f"hold until then, although parameters are sharded?"
         ),
         solution=whole_gradients_gb,
         working=work_gradients,

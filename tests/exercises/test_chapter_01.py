@@ -64,3 +64,21 @@ def test_a_wrong_answer_is_wrong_and_gets_a_hint(number: str) -> None:
 )
 def test_known_mistakes_are_named(number: str, answer: float, hint: str) -> None:
     assert hint in pb.check(number, answer).hint
+
+
+def test_one_rank_is_not_one_of_several() -> None:
+    alone = pb.Scenario(pb.model("llama-2-7b"), pb.Workload(), pb.Layout(dp=1, zero=3))
+    told = [pb.check(number, 0, alone) for number in EXAMPLE]
+    said = " ".join(f"{one.question} {one.working}" for one in told)
+    assert "1 ranks" not in said
+    assert "one of 1" not in said
+    assert "by 1:" not in said
+    assert ", one rank. How many GB" in told[0].question
+    assert "on the only data-parallel rank?" in told[2].question
+    # 16 x 6.7384 GB are 107.8 GB, on one rank as without sharding
+    assert pb.check("01.1", 107.8146, alone)
+
+
+def test_a_model_that_fits_on_one_gpu_needs_one_rank() -> None:
+    small = pb.Scenario(pb.model("toy-15m"), pb.Workload(), pb.Layout(dp=1, zero=3))
+    assert "so one rank." in pb.check("01.2", 1, small).working
