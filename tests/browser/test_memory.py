@@ -107,6 +107,17 @@ def test_pipeline_ranks_appear_and_the_worst_one_is_named(shown: Locator, pictur
     shown.screenshot(path=pictures / "memory-pipeline-light.png")
 
 
+def test_sequence_parallelism_is_a_choice_among_tensor_ranks(shown: Locator, pictures: Path) -> None:
+    kick, choice = shown.locator(".kick"), part(shown, "control-sequence_parallel")
+    expect(kick).to_contain_text("tp 8 with SP")
+    expect(part(shown, "step-title")).to_contain_text("step with SP")
+    choice.get_by_label("off").check(force=True)
+    expect(kick).not_to_contain_text("with SP")
+    shown.screenshot(path=pictures / "memory-without-sp-light.png")
+    choice.get_by_label("on").check(force=True)
+    expect(kick).to_contain_text("tp 8 with SP")
+
+
 def test_one_layer_is_told_pass_by_pass(shown: Locator) -> None:
     fold(shown, "One layer, before and after").click()
     rows = shown.locator("[data-passes] tbody tr")
@@ -147,3 +158,24 @@ def test_a_pasted_configuration_is_the_model_and_a_mistake_is_answered_there(
     area.blur()
     expect(part(shown, "control-model")).to_be_enabled()
     expect(shown.locator(".kick")).to_contain_text("llama-3.1-70b")
+
+
+def test_gpt2_is_drawn_at_its_length_by_the_papers_and_the_controls_say_both(
+    shown: Locator, pictures: Path
+) -> None:
+    enter(shown, "tp", "1")
+    enter(shown, "pp", "1")
+    enter(shown, "microbatches", "auto")
+    expect(part(shown, "control-sequence_parallel")).to_have_count(0)
+    part(shown, "control-model").select_option("gpt2")
+    expect(shown.locator(".kick")).to_contain_text("gpt2 · 8 ranks")
+    expect(shown.locator(".refusal:not([hidden])")).to_have_count(0)
+    said = shown.locator(".note.idle")
+    expect(said.filter(has_text="Drawn with 1\u2009024, the model's positions.")).to_have_count(1)
+    expect(said.filter(has_text="Not in use: the papers' accounting is drawn")).to_have_count(1)
+    expect(part(shown, "control-framework")).to_be_enabled()
+    expect(part(shown, "step-title")).to_contain_text("by the papers' accounting")
+    expect(part(shown, "note")).to_contain_text("in place of PyTorch: model 'gpt2' has LayerNorm")
+    shown.screenshot(path=pictures / "memory-gpt2-light.png")
+    part(shown, "control-model").select_option("llama-3.1-70b")
+    expect(said).to_have_count(0)
