@@ -38,6 +38,23 @@ def test_explain_names_the_tensor(capsys):
     assert "is the size of logits" in printed(line, capsys)
 
 
+def test_fit_takes_the_field_as_it_is_typed_and_says_what_is_left(capsys):
+    text = printed(f"fit {FSDP} --vary micro-batch", capsys)
+    assert "sequences a micro-batch" in text
+    assert "GB free" in text
+    assert "too much" in text
+
+
+def test_fit_caps_a_prompt_that_nobody_typed(capsys):
+    assert run_command(shlex.split("fit --model gpt2 --sequence 8 --vary concurrency")) == 0
+    assert "512 + 512 tokens" in capsys.readouterr().out
+
+
+def test_a_size_below_zero_ends_in_one_line(capsys):
+    assert run_command(shlex.split("explain -5GiB --model llama-3.1-8b")) == 2
+    assert capsys.readouterr().err == "playbook: size='-5GiB' must be above 0; use 5GiB\n"
+
+
 def test_a_wrong_field_ends_in_one_line(capsys):
     assert run_command(shlex.split("fit --model llama-3.1-8b --vary width")) == 2
     error = capsys.readouterr().err

@@ -52,12 +52,43 @@ def test_inference_says_in_words_whether_it_fits(capsys):
     assert "leave no pool" in text
 
 
+def test_an_engine_is_judged_by_the_part_that_it_may_take(capsys):
+    text = printed("inference --model llama-3.1-70b --tp 8", capsys)
+    assert "77.0\u2009GB, 90.0\u2009% of h100's 85.5\u2009GB" in text
+    most = json.loads(printed("inference --model llama-3.1-70b --tp 8 --json", capsys))["largest_concurrency"]
+    fitting = printed(f"inference --model llama-3.1-70b --tp 8 --concurrency {most}", capsys)
+    assert "to spare" in fitting
+    over = printed(f"inference --model llama-3.1-70b --tp 8 --concurrency {most + 1}", capsys)
+    assert "does not fit" in over
+    assert "MB are missing" in over
+    assert f" {most} such sequences" in over
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("kv --model gpt2", "note: tokens=1024 instead of 4096: gpt2 has 1024 learned positions"),
+        ("inference --model gpt2", "note: prompt=512 instead of 4096: gpt2 has 1024 learned positions"),
+        ("memory --model gpt2", "note: sequence=1024 instead of 4096: gpt2 has 1024 learned positions"),
+        ("kv --model llama-3.1-8b", ""),
+    ],
+)
+def test_a_length_that_nobody_typed_ends_where_learned_positions_do(line, said, capsys):
+    assert run_command(shlex.split(f"{line} --json")) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)
+    assert err.strip() == said
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("kv --model llama-3.1-70b --dtype fp7", "kv_dtype='fp7' is not known; valid are fp32"),
         ("kv --model llama-3.1-70b --tokens 0", "tokens=0 must be at least 1"),
-        ("kv --model llama-3.1-70b --tp 3", "tp=3 neither divides 8 key-value heads"),
+        ("kv --model llama-3.1-70b --tp 3", "use tp=1, 2, 4, 8 or a multiple of 8"),
+        ("kv --model llama-3.1-70b --pool 3.81", "size='3.81' has no unit; use 3.81GiB, 3.81GB or 3.81B"),
+        ("kv --model gpt2 --tokens 4096", "tokens=4096 but gpt2 has 1024 learned positions; use tokens=1024"),
+        ("inference --model gpt2 --prompt 4096", "prompt=4096 with 512 more but gpt2 has 1024 learned"),
         ("inference --model llama-3.1-70b --tp 3", "tp in 1, 2, 4, 8, 16, 32, 64 would work"),
         ("inference --model llama-3.1-70b --utilisation 90", "utilisation=90.0 is a part of the memory"),
     ],

@@ -1,17 +1,23 @@
 """`playbook fit` and `playbook explain`: what fits, and what an allocation that failed was."""
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from playbook.cli.kv import DEFAULT_TOKENS, LEFT_OUT
+from playbook.cli.lengths import length
 from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import summary
 from playbook.spec import Scenario, Serving
-from playbook.spec.byte_sizes import read_size
-from playbook.units import gb, gib, percent, thousands
+from playbook.units import gb, gib, percent, size, thousands
+
+BELOW_ZERO = re.compile(r"-[0-9.]+\s*[kmgt]?i?b", re.IGNORECASE)
+"""A negative size as it is typed, its unit with it."""
 
 NEAREST = 12
 """Tensors that are printed."""
@@ -20,7 +26,18 @@ NEAREST = 12
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command(name="fit")(with_more(fit, *FIT_OPTIONS))
-    app.command(name="explain")(with_more(explain, SIZE_ARGUMENT))
+    app.command(name="explain", cls=SizeCommand)(with_more(explain, SIZE_ARGUMENT))
+
+
+class SizeCommand(TyperCommand):
+    """A command whose argument is a size, so that one below 0 is no option that is not known."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a size below 0, then parse as ever."""
+        for one in args:
+            if BELOW_ZERO.fullmatch(one):
+                raise ValueError(f"size={one!r} must be above 0; use {one[1:]}")
+        return super().parse_args(ctx, args)
 
 
 def more(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
@@ -30,9 +47,9 @@ def more(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
 
 
 FIT_OPTIONS = (
-    more("vary", str, "sequence", "sequence, micro_batch, layers, gpus or concurrency."),
+    more("vary", str, "sequence", "sequence, micro-batch, layers, gpus or concurrency."),
     more("serving", bool, False, "Ask for an inference engine; vary concurrency always does."),
-    more("prompt", int, 4096, "Tokens of a prompt."),
+    more("prompt", int | None, None, f"Tokens of a prompt; {LEFT_OUT}."),
     more("output", int, 512, "Tokens of an answer."),
     more("concurrency", int, 64, "Sequences in the engine at once."),
     more("weights", str, "bf16", "Format of an engine's weights."),
@@ -40,9 +57,11 @@ FIT_OPTIONS = (
     more("utilisation", float, 0.9, "Part of the memory that the engine may take."),
 )
 SIZE_ARGUMENT = inspect.Parameter(
-    "size",
+    "amount",
     inspect.Parameter.KEYWORD_ONLY,
-    annotation=Annotated[str, typer.Argument(help="What could not be allocated, such as 49GiB.")],
+    annotation=Annotated[
+        str, typer.Argument(metavar="SIZE", help="What could not be allocated, such as 49GiB.")
+    ],
 )
 
 
@@ -74,6 +93,8 @@ def fit(scenario: Scenario, as_json: bool, vary: str, serving: bool, **load: Any
     from playbook.predict.fit import fit as search
 
     engine = serving or vary.strip().lower() == "concurrency"
+    if engine:
+        load["prompt"] = length("prompt", load["prompt"], DEFAULT_TOKENS, scenario.model, load["output"])
     found = search(scenario, vary, serving=Serving(**load) if engine else None)
     if as_json:
         keys = ("vary", "value", "limit_bytes", "note")
@@ -82,12 +103,21 @@ def fit(scenario: Scenario, as_json: bool, vary: str, serving: bool, **load: Any
     best, gpu = found.best, scenario.cluster.gpu
     answer = f"{thousands(best.value)} {WORDS[found.vary]}" if best else "nothing fits"
     if best:
-        answer += f": {gb(best.device_bytes)} of {gb(found.limit_bytes)}, {gpu.name}"
+        free = size(found.limit_bytes - best.device_bytes)
+        answer += f": {gb(best.device_bytes)} of {gb(found.limit_bytes)}, {gpu.name}, {free} free"
     asked = summary(scenario) if found.serving is None else load_summary(scenario, found.serving)
     write_pairs([("scenario", asked), ("fits", answer), ("note", found.note)])
     typer.echo("")
-    rows = [(thousands(x.value), gb(x.device_bytes), "yes" if x.fits else "no") for x in found.tried]
-    write_table((found.vary.replace("_", "-"), "device", "fits"), rows, words=(2,))
+    rows = [
+        (
+            thousands(x.value),
+            gb(x.device_bytes),
+            size(found.limit_bytes - x.device_bytes),
+            "yes" if x.fits else "no",
+        )
+        for x in found.tried
+    ]
+    write_table((found.vary.replace("_", "-"), "device", "free", "fits"), rows, words=(3,))
     typer.echo("source: formula")
 
 
@@ -101,11 +131,11 @@ def load_summary(scenario: Scenario, serving: Serving) -> str:
     )
 
 
-def explain(scenario: Scenario, as_json: bool, size: str) -> None:
+def explain(scenario: Scenario, as_json: bool, amount: str) -> None:
     """Name the tensor that an allocation of this size was, or at which length it would be."""
     from playbook.predict.explain import explain_allocation
 
-    found = explain_allocation(read_size(size), scenario)
+    found = explain_allocation(amount, scenario)
     if as_json:
         keys = ("bytes", "sentence", "sequence", "micro_batch", "rows")
         write_json({key: getattr(found, key) for key in keys})

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from playbook.cli.lengths import length
 from playbook.cli.options import Json, pick_cluster
 from playbook.cli.output import write_json, write_pairs, write_table
-from playbook.cli.predict import both, verdict, write_terms
+from playbook.cli.predict import both, write_terms
 from playbook.spec import Layout, Serving, model
 from playbook.spec.byte_sizes import read_size
-from playbook.units import GB, gb, mb, size, thousands
+from playbook.units import GB, gb, mb, percent, size, thousands
 
 if TYPE_CHECKING:
     from playbook.predict.inference import InferenceMemory
@@ -22,8 +23,11 @@ KV_KEYS = (
 )
 INFERENCE_KEYS = (
     *("peak_bytes", "reserved_bytes", "device_bytes", "instant", "worst_rank", "fits", "terms", "per_stage"),
-    *("pool_bytes", "capacity_tokens", "capacity_sequences", "note"),
+    *("pool_bytes", "capacity_tokens", "capacity_sequences", "largest_concurrency", "note"),
 )
+
+DEFAULT_TOKENS = 4096
+LEFT_OUT = "4096, or as far as a model's learned positions go, if left out"
 
 POOL_KEYS = ("bytes", "blocks", "tokens", "sequences")
 
@@ -44,7 +48,7 @@ def register(app: typer.Typer) -> None:
 def kv(
     model_name: Annotated[str, typer.Option("--model", help="Preset, or path of a config.json.")],
     dtype: KvType = "bf16",
-    tokens: Annotated[int, typer.Option(help="Tokens of each sequence.")] = 4096,
+    tokens: Annotated[int | None, typer.Option(help=f"Tokens of each sequence; {LEFT_OUT}.")] = None,
     sequences: Annotated[int, typer.Option(help="Sequences over all replicas.")] = 1,
     tp: Tensor = 1,
     dp: Replicas = 1,
@@ -58,9 +62,10 @@ def kv(
     """Predict the key-value cache: one copy, on a rank, and in an engine's pages."""
     from playbook.predict.kv_cache import kv_cache
 
+    cached = model(model_name)
     found = kv_cache(
-        model(model_name),
-        tokens,
+        cached,
+        length("tokens", tokens, DEFAULT_TOKENS, cached),
         sequences,
         dtype,
         tp=tp,
@@ -120,7 +125,7 @@ def write_kinds(rows: list[dict[str, Any]]) -> None:
 
 def inference(
     model_name: Annotated[str, typer.Option("--model", help="Preset, or path of a config.json.")],
-    prompt: Annotated[int, typer.Option(help="Tokens of a prompt.")] = 4096,
+    prompt: Annotated[int | None, typer.Option(help=f"Tokens of a prompt; {LEFT_OUT}.")] = None,
     output: Annotated[int, typer.Option(help="Tokens of an answer.")] = 512,
     concurrency: Annotated[int, typer.Option(help="Sequences at once, over all replicas.")] = 64,
     weights: Annotated[str, typer.Option(help="Format of the weights, such as bf16, fp8, mxfp4.")] = "bf16",
@@ -141,9 +146,9 @@ def inference(
     """Predict the peak of an inference engine, by term, and what its pool of cache holds."""
     from playbook.predict.inference import inference_memory
 
-    layout = Layout(dp=dp, tp=tp, pp=pp, cp=cp, ep=ep)
+    served, layout = model(model_name), Layout(dp=dp, tp=tp, pp=pp, cp=cp, ep=ep)
     serving = Serving(
-        prompt=prompt,
+        prompt=length("prompt", prompt, DEFAULT_TOKENS, served, output),
         output=output,
         concurrency=concurrency,
         kv_dtype=kv_dtype,
@@ -154,7 +159,7 @@ def inference(
         hybrid_allocator=hybrid_allocator,
     )
     machines = pick_cluster(cluster, gpu, layout.world)
-    found = inference_memory(model(model_name), serving, layout, machines)
+    found = inference_memory(served, serving, layout, machines)
     if json:
         write_json({key: getattr(found, key) for key in INFERENCE_KEYS})
         return
@@ -163,24 +168,46 @@ def inference(
 
 def write_inference(found: "InferenceMemory") -> None:
     """Print a prediction."""
-    gpu, device = found.cluster.gpu, found.device_bytes
+    gpu, serving = found.cluster.gpu, found.serving
+    part = f"{percent(serving.utilisation)} of {gpu.name}'s {gb(gpu.memory_bytes)}"
     write_pairs(
         [
             ("peak allocated", f"{both(found.peak_bytes)} at {found.instant}"),
-            ("with what the engine leaves", gb(found.reserved_bytes)),
-            ("with the driver's context", gb(device)),
-            ("GPU", f"{gpu.name}: {gb(gpu.memory_bytes)}, {verdict(device, gpu.memory_bytes)}"),
+            ("with the driver's context", gb(found.engine_bytes)),
+            ("the engine may take", f"{gb(found.budget_bytes)}, {part}"),
+            (
+                "this load",
+                f"{thousands(serving.concurrency)} sequences at once: "
+                f"{spare(found.engine_bytes, found.budget_bytes)}",
+            ),
             ("pool for the cache", f"{both(max(0, found.pool_bytes))} on a rank"),
             (
                 "it holds",
-                f"{thousands(found.capacity_tokens)} tokens, {thousands(found.capacity_sequences)} sequences "
-                f"of {thousands(found.serving.sequence)}",
+                f"{thousands(found.capacity_tokens)} tokens, the size of "
+                f"{thousands(found.capacity_sequences)} sequences of {thousands(serving.sequence)}",
             ),
+            ("at once at most", at_once(found)),
         ]
     )
     typer.echo("")
     write_terms(found.terms, found.peak_bytes)
     write_end(found.note)
+
+
+def at_once(found: "InferenceMemory") -> str:
+    """Say how many sequences run at once, and why that is not what the pool of this load holds."""
+    most = found.largest_concurrency
+    text = f"{thousands(most)} such sequences" if most else "not one such sequence"
+    if 0 < most < found.capacity_sequences:
+        return f"{text}: a step for more of them has more rows of logits, which leave less pool"
+    return text
+
+
+def spare(need_bytes: int, limit_bytes: int) -> str:
+    """Say whether a need fits, and what is left or missing."""
+    if need_bytes <= limit_bytes:
+        return f"fits, {percent(need_bytes / limit_bytes)} of it, {size(limit_bytes - need_bytes)} to spare"
+    return f"does not fit, {size(need_bytes - limit_bytes)} are missing"
 
 
 def write_end(note: str) -> None:

@@ -7,25 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
+from playbook.cli.lengths import length
 from playbook.spec import Cluster, Layout, Lora, Scenario, Workload, cluster, model, smallest_cluster
+from playbook.spec.degrees import check_has_experts
 from playbook.spec.rules import whole
+from playbook.spec.scenario import PREDICTED
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ModelName = Annotated[str, typer.Option(help="Preset, or path of a Hugging Face config.json.")]
 
 SCENARIO = {
     "model": "Preset, or path of a Hugging Face config.json.",
-    "framework": "Whose accounting: textbook, torch, transformers.",
+    "framework": f"Whose accounting: {', '.join(PREDICTED)}.",
     "gpu": "GPU of the default cluster, the fewest 8-GPU nodes that hold the world.",
     "cluster": "Cluster preset, or NODESxGPUS-GPU; instead of --gpu.",
     "rank": "Rank to look at; the one with the highest peak if left out.",
 }
 WORKLOAD = {
-    "sequence": "Tokens a sequence.",
+    "sequence": "Tokens a sequence; 4096, or all of a model's learned positions, if left out.",
     "micro_batch": "Sequences per replica and forward.",
     "global_batch": "Sequences per optimizer step over all replicas; dp x micro_batch x pp if left out.",
     "recipe": "Numeric recipe, such as bf16-fp32master.",
-    "recompute": "none, selective or full.",
+    "recompute": "none, selective (the attention core) or full (the layer).",
     "attention": "flash or math.",
     "loss": "eager, chunked or parallel.",
     "loss_chunk": "Rows of logits that a chunked loss holds at a time.",
@@ -83,9 +86,9 @@ def with_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
 def _fields(kind: type, helps: dict[str, str]) -> list[inspect.Parameter]:
     made = []
     for field in fields(kind):
-        default = field.default
+        default = None if field.name == "sequence" else field.default
         plain = type(default) if isinstance(default, bool | int | str) else None
-        whole_number = field.name in ("global_batch", "chunks")
+        whole_number = field.name in ("sequence", "global_batch", "chunks")
         made.append(
             _parameter(
                 field.name, plain or ((int if whole_number else str) | None), default, helps[field.name]
@@ -103,10 +106,13 @@ def _parameter(name: str, kind: Any, default: Any, text: str) -> inspect.Paramet
 
 def build_scenario(given: dict[str, Any]) -> Scenario:
     """Make a scenario from the values of its options."""
+    asked = model(given["model"])
+    check_has_experts(asked, given["ep"], given["etp"])
     layout = Layout(**{**_pick(given, LAYOUT), "stage_layers": read_stage_layers(given["stage_layers"])})
-    workload = Workload(**{**_pick(given, WORKLOAD), "lora": read_lora(given["lora"])})
+    sequence = length("sequence", given["sequence"], Workload().sequence, asked)
+    workload = Workload(**{**_pick(given, WORKLOAD), "sequence": sequence, "lora": read_lora(given["lora"])})
     machines = pick_cluster(given["cluster"], given["gpu"], layout.world)
-    return Scenario(model(given["model"]), workload, layout, machines, framework=given["framework"])
+    return Scenario(asked, workload, layout, machines, framework=given["framework"])
 
 
 def _pick(given: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:

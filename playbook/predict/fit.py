@@ -9,7 +9,7 @@ from playbook.predict.fit_training import Choices, choices_of, tried, ways
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario, Serving
 from playbook.spec.rules import choice
-from playbook.units import gb, thousands
+from playbook.units import gb, size, thousands
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -58,7 +58,8 @@ class Fit:
         what, gpu = WORDS[self.vary], self.scenario.cluster.gpu.name
         if self.best is None:
             return f"Fit(no number of {what} fits {gpu} with {gb(self.limit_bytes)}; {self.note})"
-        used = f"{gb(self.best.device_bytes)} of {gpu}'s {gb(self.limit_bytes)}"
+        free = size(self.limit_bytes - self.best.device_bytes)
+        used = f"{gb(self.best.device_bytes)} of {gpu}'s {gb(self.limit_bytes)}, {free} free"
         return f"Fit({thousands(self.best.value)} {what}: {used}{self.note and f'; {self.note}'})"
 
     @property
@@ -92,7 +93,7 @@ def fit(s: Scenario, vary: str = "sequence", serving: Serving | None = None) -> 
         The scenario; its other fields stay.
     vary
         "sequence", "micro_batch", "layers", "gpus" (more replicas in training, wider engines in serving) or
-        "concurrency".
+        "concurrency"; a hyphen is read as an underscore.
     serving
         A serving load: inference is asked then. "concurrency" needs it.
 
@@ -107,7 +108,7 @@ def fit(s: Scenario, vary: str = "sequence", serving: Serving | None = None) -> 
     ValueError
         If the field is not known, or goes with the other kind of question.
     """
-    field = choice("vary", vary, FIELDS)
+    field = choice("vary", vary.replace("-", "_") if isinstance(vary, str) else vary, FIELDS)
     if serving is not None:
         return fit_serving(s, field, serving)
     if field == "concurrency":
@@ -121,7 +122,10 @@ def fit(s: Scenario, vary: str = "sequence", serving: Serving | None = None) -> 
         index = last_that_fits(memo, choices.count, choices.start)
     value = None if index is None else choices.value(index)
     least = memo.tried[-1 if choices.falling else 0]
-    note = offered(choices.change(least.value), least) if index is None else ended(memo, field)
+    if index is None:
+        note = offered(choices.change(least.value), least)
+    else:
+        note = words(ended(memo, field), nodes(s, field, value))
     return Fit(
         scenario=s, serving=None, vary=field, value=value, limit_bytes=limit, tried=memo.tried, note=note
     )
@@ -149,7 +153,7 @@ def fit_serving(s: Scenario, field: str, serving: Serving) -> Fit:
     if index is None:
         note = f"the least needs {gb(memo.tried[0].device_bytes)}; {SMALLER}"
     else:
-        note = "; ".join(filter(None, [choices.words(index), ended(memo, field)]))
+        note = words(choices.words(index), ended(memo, field), nodes(s, field, value))
     return Fit(
         scenario=s, serving=serving, vary=field, value=value, limit_bytes=limit, tried=memo.tried, note=note
     )
@@ -161,7 +165,23 @@ def ended(memo: Memo, field: str) -> str:
     if not over:
         return "" if field == "gpus" else "every number that was looked at fits"
     near = over[-1] if field == "gpus" else over[0]
-    return f"{thousands(near.value)} would need {gb(near.device_bytes)}"
+    over_bytes = near.device_bytes - memo.limit_bytes
+    return f"{thousands(near.value)} would need {gb(near.device_bytes)}, {size(over_bytes)} too much"
+
+
+def nodes(s: Scenario, field: str, gpus: int | None) -> str:
+    """Say what GPUs leave idle of the nodes that hold them, if they leave any."""
+    each = s.cluster.gpus_per_node
+    idle = -(gpus or 0) % each if field == "gpus" else 0
+    if not idle or not gpus:
+        return ""
+    number = (gpus + idle) // each
+    return f"{number} node{'s' * (number > 1)} of {each}, {idle} of the {gpus + idle} GPUs idle"
+
+
+def words(*parts: str) -> str:
+    """Join the parts of a note that say something."""
+    return "; ".join(filter(None, parts))
 
 
 def offered(s: Scenario, least: Tried) -> str:

@@ -1,10 +1,11 @@
 """Inference memory of a model, a serving load, a layout and machines: the peak by term, the pool that is left
 for the cache, and what it holds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from playbook.predict.inference_rules import check_layout, check_stages, step_tokens
+from playbook.predict.fit_search import Memo, Tried, last_that_fits
+from playbook.predict.inference_rules import check_layout, check_length, check_stages, step_tokens
 from playbook.predict.inference_stage import InferenceStage, stage_of
 from playbook.predict.kv_cache import KvCache
 from playbook.predict.kv_pool import KvPool
@@ -40,7 +41,7 @@ class InferenceMemory:
             f"InferenceMemory({self.model.name} in {self.serving.weights}: weights {gb(self.weights_bytes)}, "
             f"cache of {thousands(self.serving.concurrency)} sequences {gb(self.kv_cache.engine_bytes)}, "
             f"peak {gb(self.peak_bytes)}, {fits} {self.serving.utilisation:.0%} of {gpu.name} with "
-            f"{gb(gpu.memory_bytes)}; the pool holds {thousands(self.capacity_tokens)} tokens, "
+            f"{gb(gpu.memory_bytes)}; the pool holds {thousands(self.capacity_tokens)} tokens, the size of "
             f"{thousands(self.capacity_sequences)} such sequences{self.note and f'; {self.note}'})"
         )
 
@@ -80,6 +81,16 @@ class InferenceMemory:
         return self.reserved_bytes + self.worst.context_bytes
 
     @property
+    def engine_bytes(self) -> int:
+        """What the engine itself takes for this load: peak, context, communicators and graphs."""
+        return self.peak_bytes + self.worst.context_bytes
+
+    @property
+    def budget_bytes(self) -> int:
+        """What the engine may take: the memory of the device less what it leaves to others."""
+        return self.cluster.gpu.memory_bytes - self.headroom_bytes
+
+    @property
     def headroom_bytes(self) -> int:
         """(1 − utilisation) · memory of the device."""
         return round((1 - self.serving.utilisation) * self.cluster.gpu.memory_bytes)
@@ -111,8 +122,31 @@ class InferenceMemory:
 
     @property
     def capacity_sequences(self) -> int:
-        """Sequences of this length that they hold at once."""
+        """Sequences of this length that they hold at once, the engine being set up for this concurrency."""
         return min(pool.sequences for pool in self.pools)
+
+    @property
+    def largest_concurrency(self) -> int:
+        """Sequences of this length that an engine set up for them can run at once; 0 if not one.
+
+        Notes
+        -----
+        What `fit` answers for "concurrency". It is a little below `capacity_sequences` of a small load: a
+        step for more sequences has more rows of logits, which leave less for the pool.
+        """
+
+        def evaluate(index: int) -> Tried:
+            load = replace(self.serving, concurrency=index + 1)
+            found = inference_memory(self.model, load, self.layout, self.cluster)
+            return Tried(
+                value=index + 1,
+                peak_bytes=found.peak_bytes,
+                device_bytes=found.device_bytes,
+                fits=found.fits,
+            )
+
+        index = last_that_fits(Memo(evaluate, self.cluster.gpu.memory_bytes), None)
+        return 0 if index is None else index + 1
 
     @property
     def longest_sequence(self) -> int:
@@ -190,11 +224,13 @@ def inference_memory(
     Raises
     ------
     ValueError
-        If the layout cannot serve the model; the message says what can.
+        If the layout cannot serve the model, or the sequences are longer than its learned positions; the
+        message says what would work.
     """
     serving, layout = serving or Serving(), layout or Layout()
     cluster = cluster or smallest_cluster(layout.world)
     check_layout(model, layout, cluster)
+    check_length(model, "prompt", serving.prompt, serving.output)
     layers = check_stages(model, layout)
     tokens = step_tokens(serving, cluster.gpu)
     stages = tuple(

@@ -60,6 +60,28 @@ def check_layout(model: Model, layout: Layout, cluster: Cluster) -> None:
         raise ValueError(f"ep={layout.ep} but {model.name} has no experts; use ep=1")
 
 
+def check_length(model: Model, what: str, tokens: int, others: int = 0) -> None:
+    """Refuse a sequence that is longer than a model's learned positions.
+
+    Parameters
+    ----------
+    model
+        What is served.
+    what, tokens
+        The field that gives the length, and its value.
+    others
+        Tokens of the sequence that another field gives.
+    """
+    most = model.positions - others
+    if not model.positions or tokens <= most:
+        return
+    with_others = f" with {others} more" if others else ""
+    use = f"{what}={most} or less" if most > 0 else f"fewer than {model.positions} tokens in all"
+    raise ValueError(
+        f"{what}={tokens}{with_others} but {model.name} has {model.positions} learned positions; use {use}"
+    )
+
+
 def check_stages(model: Model, layout: Layout) -> tuple[int, ...]:
     """Layers of each pipeline rank: those given, or equal parts with what remains on the middle ranks.
 

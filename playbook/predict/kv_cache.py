@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from playbook.predict.inference_rules import check_length
 from playbook.predict.kv_layers import KvLayers, as_layers, padding
 from playbook.predict.kv_pool import KvPool
 from playbook.predict.kv_words import kv_note
 from playbook.spec import Model
 from playbook.spec.formats import CacheFormat, cache_format
-from playbook.spec.rules import flag, settle, whole
+from playbook.spec.rules import divisors, flag, settle, whole
 from playbook.units import gb, size, thousands
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class KvCache:
         for layers in self.layers:
             if self.tp % layers.heads and layers.heads % self.tp:
                 raise ValueError(
-                    f"tp={self.tp} neither divides {layers.heads} key-value heads nor is a multiple of them"
+                    f"tp={self.tp} neither divides {layers.heads} key-value heads nor is a multiple of them; "
+                    f"use tp={', '.join(map(str, divisors(layers.heads)))} or a multiple of {layers.heads}"
                 )
 
     def __repr__(self) -> str:
@@ -233,6 +235,7 @@ def kv_cache(
     -----
     Prediction. A token takes 2 × layers × KV heads × head dim × bytes per value, or layers × (latent +
     rotary) values where attention is latent; a latent vector is one head and cannot be split over TP ranks.
+    Sequences longer than a model's learned positions are refused.
 
     Examples
     --------
@@ -240,6 +243,8 @@ def kv_cache(
     >>> kv_cache(model("llama-3.1-70b"), tokens=32_768).total_bytes
     10737418240
     """
+    if isinstance(model, Model):
+        check_length(model, "tokens", whole("tokens", tokens))
     return KvCache(
         layers=as_layers(model), form=cache_format(dtype), tokens=tokens, sequences=sequences, **how
     )

@@ -116,6 +116,24 @@ def test_the_fewest_gpus_of_an_engine():
     assert smaller.value == 1
 
 
+def test_gpus_that_fill_no_node_are_told():
+    found = pb.fit(pb.Scenario(LLAMA), vary="gpus", serving=pb.Serving(concurrency=1))
+    assert "1 node of 8, 6 of the 8 GPUs idle" in found.note
+    whole = pb.fit(replace(FSDP, workload=replace(FSDP.workload, global_batch=64)), vary="gpus")
+    assert whole.value is not None
+    assert whole.value % 8 == 0
+    assert "idle" not in whole.note
+
+
+def test_what_the_next_value_is_too_much_is_told():
+    found = pb.fit(FSDP, vary="micro-batch")
+    over = next(one for one in found.tried if not one.fits)
+    mb = (over.device_bytes - found.limit_bytes) / 1e6
+    assert found.note.endswith("too much")
+    assert over.value == found.value + 1
+    assert mb > 0
+
+
 def test_an_engine_that_holds_no_sequence_says_so():
     found = pb.fit(pb.Scenario(LLAMA), vary="concurrency", serving=pb.Serving())
     assert found.value is None

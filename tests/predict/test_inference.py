@@ -102,6 +102,31 @@ def test_layouts_that_cannot_serve_are_refused():
         on(pb.Layout(pp=2, schedule="interleaved-1f1b", chunks=2))
 
 
+def test_the_largest_concurrency_is_what_fit_answers_and_the_next_does_not_fit():
+    most = on().largest_concurrency
+    assert most == pb.fit(pb.Scenario(LLAMA, layout=pb.Layout(tp=8)), "concurrency", pb.Serving()).value
+    assert most <= on().capacity_sequences
+    assert on(concurrency=most).fits
+    assert not on(concurrency=most + 1).fits
+    assert on(pb.Layout()).largest_concurrency == 0
+
+
+def test_an_engine_takes_its_part_of_the_memory():
+    found = on(utilisation=0.5)
+    assert found.budget_bytes == NODE.gpu.memory_bytes // 2
+    assert found.device_bytes - found.engine_bytes == NODE.gpu.memory_bytes - found.budget_bytes
+
+
+def test_sequences_end_where_learned_positions_do():
+    small = pb.model("gpt2")
+    assert pb.inference_memory(small, pb.Serving(prompt=512, output=512)).fits
+    refusal = "prompt=513 with 512 more but gpt2 has 1024 learned positions; use prompt=512 or less"
+    with pytest.raises(ValueError, match=refusal):
+        pb.inference_memory(small, pb.Serving(prompt=513))
+    with pytest.raises(ValueError, match="use fewer than 1024 tokens in all"):
+        pb.inference_memory(small, pb.Serving(output=1024))
+
+
 def test_the_text_says_what_fits():
     text = repr(on())
     assert "fits 90% of h100" in text

@@ -106,8 +106,16 @@ def test_the_table_has_a_row_for_each_kind_of_layers():
 
 
 def test_heads_that_no_degree_divides_are_refused():
-    with pytest.raises(ValueError, match="tp=3 neither divides 8 key-value heads nor is a multiple of them"):
+    refusal = "tp=3 neither divides 8 key-value heads nor is a multiple of them; use tp=1, 2, 4, 8 or a mult"
+    with pytest.raises(ValueError, match=refusal):
         pb.kv_cache(LLAMA, tp=3)
+
+
+def test_a_sequence_ends_where_learned_positions_do():
+    small = pb.model("gpt2")
+    assert pb.kv_cache(small, tokens=1024).tokens == 1024
+    with pytest.raises(ValueError, match="tokens=1025 but gpt2 has 1024 learned positions; use tokens=1024"):
+        pb.kv_cache(small, tokens=1025)
 
 
 def test_the_text_says_what_it_is():
