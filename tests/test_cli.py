@@ -67,6 +67,7 @@ def test_memory_gives_the_peak_its_terms_and_the_worst_rank(answer):
         "per_stage",
         "host_bytes",
         "note",
+        "reserved_low_bytes",
     )
     assert tuple(found) == keys
     terms = {row["term"]: row["bytes"] for row in found["terms"]}
@@ -119,6 +120,12 @@ def test_replicated_70b_does_not_fit_an_h100(answer, command):
         ("memory --model toy-15m --stage-layers a,b", "stage_layers='a,b' must be whole numbers with commas"),
         ("memory --model toy-15m --lora big", "lora='big' must be a rank"),
         ("memory --model toy-15m --colour red", "--colour"),
+        ("memory --model meta-llama/Llama-3.1-8B", "does not exist; did you mean the preset llama-3.1-8b?"),
+        ("memory --model toy-15m --ep 2", "ep=2 but toy-15m has no routed experts; use ep=1"),
+        (
+            "memory --model toy-15m --framework foo",
+            "valid are textbook, torch, transformers, megatron, deepspeed, torchtitan, nanotron\n",
+        ),
     ],
 )
 def test_what_the_caller_must_change_is_one_line_and_status_2(command, line, text):

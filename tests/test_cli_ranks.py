@@ -84,7 +84,10 @@ def test_trace_prints_the_peak_of_the_real_code_by_term(command):
     found = json.loads(out)
     terms = {row["term"]: row["bytes"] for row in found["terms"]}
     assert status == 0
-    assert set(found) == {"peak_bytes", "reserved_bytes", "terms", "seconds", "rank"}
+    assert set(found) == {
+        *("peak_bytes", "reserved_bytes", "terms", "seconds", "rank", "instant", "framework", "note")
+    }
+    assert (found["framework"], found["note"]) == ("torch", "")
     assert (found["seconds"], found["rank"]) == (None, 0)
     # FSDP2 keeps a quarter of every FP32 weight: 15 733 632 x 4 B / 4.
     assert terms["parameters"] == 15_733_632

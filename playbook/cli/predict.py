@@ -1,21 +1,26 @@
 """`playbook memory` and `playbook trace`: the peak of a training step, predicted and traced."""
 
-from typing import Any
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
 from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
+from playbook.cli.terms import both, when, write_terms
 from playbook.spec import Scenario
-from playbook.units import GB, gb, gib, mb, percent, seconds, thousands
+from playbook.units import gb, percent, seconds, thousands
+
+if TYPE_CHECKING:
+    from playbook.predict.memory import TrainingMemory
 
 MEMORY_KEYS = (
     *("peak_bytes", "reserved_bytes", "device_bytes", "instant", "worst_rank", "fits", "terms", "per_stage"),
-    *("host_bytes", "note"),
+    *("host_bytes", "note", "reserved_low_bytes"),
 )
-BEYOND = ("reserved_unused", "context")
-"""Terms that the allocator does not hand out, so that they are no part of the peak."""
-TRACE_KEYS = ("peak_bytes", "reserved_bytes", "terms", "seconds", "rank")
+TRACE_KEYS = ("peak_bytes", "reserved_bytes", "terms", "seconds", "rank", "instant")
+REAL_CODE = "PyTorch's, as --framework torch predicts it; the textbook has none to run"
 
 
 def register(app: typer.Typer) -> None:
@@ -39,11 +44,10 @@ def memory(scenario: Scenario, rank: int | None, as_json: bool) -> None:
     write_pairs(
         [
             ("scenario", summary(scenario)),
-            ("rank", f"{worst['rank']} of {scenario.world} ({place})"),
-            ("peak allocated", f"{both(found.peak_bytes)} at {found.instant}"),
+            ("rank", f"{thousands(worst['rank'])} of {thousands(scenario.world)} ({place})"),
+            ("peak allocated", f"{both(found.peak_bytes)} at {when(found.instant)}"),
             *host,
-            ("with what the allocator keeps", f"{gb(found.reserved_bytes)} reserved, upper end"),
-            ("with the driver's context", gb(found.device_bytes)),
+            *allocator(found),
             ("GPU", f"{scenario.cluster.gpu.name}: {gb(limit)}, {verdict(found.device_bytes, limit)}"),
         ]
     )
@@ -64,6 +68,19 @@ def memory(scenario: Scenario, rank: int | None, as_json: bool) -> None:
         typer.echo(f"note: {found.note}")
 
 
+def allocator(found: "TrainingMemory") -> list[tuple[str, str]]:
+    """Tell what lies beyond the peak: the allocator's band, left out where it is none, and the context."""
+    low, high = found.reserved_low_bytes, found.reserved_bytes
+    device = gb(found.device_bytes)
+    if high == found.peak_bytes:
+        return [("with the driver's context", device)]
+    band = f"{gb(low)} to {gb(high)}"
+    return [
+        ("with what the allocator keeps", f"{band} reserved"),
+        ("with the driver's context", f"{device} at most"),
+    ]
+
+
 def stages_by_rank(scenario: Scenario) -> list[str]:
     """Return which stages of the model each pipeline rank holds, as in "0 and 7"."""
     from playbook.schedules.registry import find_plan
@@ -77,18 +94,29 @@ def stages_by_rank(scenario: Scenario) -> list[str]:
 
 
 def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:
-    """Trace the real code of one rank under fake tensors: its peak by term, without a GPU."""
+    """Trace the real code of one rank under fake tensors: its peak by term, without a GPU.
+
+    The code is PyTorch's. Example: playbook trace --model llama-3.1-8b --dp 8 --zero 3
+    """
+    from playbook.predict import training_memory
     from playbook.runtime.trace import trace as traced
 
-    found = traced(scenario, rank=rank)
+    ran = replace(scenario, framework="torch")
+    announce(f"tracing {scenario.model.name} on fake tensors, which takes seconds to a few minutes")
+    found, unread = traced(scenario, rank=rank), scenario.model.unread
     if as_json:
-        write_json({key: getattr(found, key) for key in TRACE_KEYS})
+        content = {key: getattr(found, key) for key in TRACE_KEYS}
+        write_json({**content, "framework": ran.framework, "note": unread})
         return
+    formula = training_memory(ran, rank=found.rank)
+    formulas = {row["term"]: row["formula"] for row in formula.terms}
     write_pairs(
         [
-            ("scenario", summary(scenario)),
-            ("rank", f"{found.rank} of {scenario.world}"),
-            ("peak allocated", both(found.peak_bytes)),
+            ("scenario", summary(ran)),
+            *real_code(scenario),
+            ("rank", f"{thousands(found.rank)} of {thousands(scenario.world)}"),
+            ("peak allocated", f"{both(found.peak_bytes)} at {when(found.instant)}"),
+            ("predicted by formula", f"{both(formula.peak_bytes)} at {when(formula.instant)}"),
             (
                 "seconds of the step",
                 seconds(found.seconds) if found.seconds else "none: fake tensors take no time",
@@ -96,45 +124,61 @@ def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:
         ]
     )
     typer.echo("")
-    write_terms(found.terms, found.peak_bytes)
-    typer.echo("source: traced")
+    write_terms(
+        [{**row, "formula": formulas.get(row["term"])} for row in found.terms],
+        found.peak_bytes,
+        predicted={row["term"]: row["bytes"] for row in formula.terms},
+    )
+    typer.echo("source: traced; predicted and formula: formula")
+    if unread:
+        typer.echo(f"note: {unread}")
+
+
+def real_code(scenario: Scenario) -> list[tuple[str, str]]:
+    """Say whose code runs where the scenario asks for the papers' accounting."""
+    return [("code", REAL_CODE)] if scenario.framework == "textbook" else []
+
+
+def announce(text: str) -> None:
+    """Tell a person at a terminal why nothing is seen yet."""
+    if sys.stderr.isatty():
+        typer.echo(text, err=True)
 
 
 def summary(scenario: Scenario) -> str:
     """Return a scenario in one line."""
-    split = [f"{axis} {degree}" for axis, degree in scenario.layout.axes if degree > 1]
+    layout = scenario.layout
+    axes = dict(layout.axes)
+    inside = {name: getattr(layout, name) for name in ("ep", "etp", "dp_replicate") if name not in axes}
+    split = [f"{axis} {thousands(degree)}" for axis, degree in {**axes, **inside}.items() if degree > 1]
     degrees, several = " ".join(split) or "one rank", "es" * (scenario.microbatches > 1)
-    zero = f", ZeRO-{scenario.layout.zero}" if scenario.layout.zero else ""
+    zero = f", ZeRO-{layout.zero}" if layout.zero else ""
     return (
         f"{scenario.model.name} ({thousands(scenario.model.parameters)} parameters), {degrees}{zero}, "
         f"sequence {thousands(scenario.workload.sequence)}, {scenario.microbatches} micro-batch{several} "
-        f"of {scenario.workload.micro_batch}, {scenario.workload.recipe}, {scenario.framework}"
+        f"of {scenario.workload.micro_batch}, {', '.join([scenario.workload.recipe, *levers(scenario)])}, "
+        f"{scenario.framework}"
     )
 
 
-def both(size_bytes: float) -> str:
-    """Write bytes in decimal and in binary units."""
-    return f"{gb(size_bytes)} ({gib(size_bytes)})" if size_bytes >= GB else mb(size_bytes)
+def levers(scenario: Scenario) -> list[str]:
+    """Return what a scenario changes about its memory, in words; what is left at its default is not told."""
+    work, layout = scenario.workload, scenario.layout
+    lora = work.lora
+    told = {
+        "sequence parallel": layout.sequence_parallel,
+        "not resharded": layout.zero == 3 and not layout.reshard,  # noqa: PLR2004  # the stage's number
+        layout.schedule: layout.pp > 1,
+        f"LoRA of rank {lora.rank} on {' '.join(lora.targets)}" if lora else "": lora is not None,
+        f"{work.recompute} recompute": work.recompute != "none",
+        f"{work.attention} attention": work.attention != "flash",
+        f"{work.loss} loss": work.loss != "eager",
+        f"{work.offload_parts} offloaded to {work.offload}": work.offload != "none",
+    }
+    return [words for words, found in told.items() if found]
 
 
 def verdict(device_bytes: float, limit_bytes: float) -> str:
     """Say whether a peak fits a GPU, and by how much."""
     share = percent(device_bytes / limit_bytes)
     return f"fits ({share} of it)" if device_bytes <= limit_bytes else f"does not fit ({share} of it)"
-
-
-def write_terms(terms: list[dict[str, Any]], peak_bytes: float) -> None:
-    """Print the terms of a peak, largest first."""
-    unit = gb if peak_bytes >= GB else mb
-    ordered = sorted((row for row in terms if row["bytes"]), key=lambda row: -row["bytes"])
-    rows = [
-        (
-            row["term"].replace("_", " "),
-            unit(row["bytes"]),
-            "beyond it" if row["term"] in BEYOND else percent(row["bytes"] / peak_bytes),
-            row.get("formula") or "",
-        )
-        for row in ordered
-    ]
-    formula = "formula" if any(row[3] for row in rows) else ""
-    write_table(("term", "bytes", "of the peak", formula), rows, words=(0, 3))

@@ -8,11 +8,22 @@ import typer
 
 from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
-from playbook.cli.predict import both, summary, write_terms
+from playbook.cli.predict import announce, real_code, summary
+from playbook.cli.terms import both, write_terms
 from playbook.spec import Scenario
-from playbook.units import gb, seconds
+from playbook.units import gb, seconds, thousands
 
-KEYS = ("peak_bytes", "reserved_bytes", "terms", "seconds", "rank", "exposed_seconds", "instants")
+KEYS = (
+    "peak_bytes",
+    "reserved_bytes",
+    "terms",
+    "seconds",
+    "rank",
+    "exposed_seconds",
+    "instants",
+    "framework",
+    "note",
+)
 OPTIONS = (
     ("network", str, "modelled", "modelled: collectives take the cluster's time; off: none."),
     ("build", str | None, None, "FILE.py:FUNCTION that returns your own nn.Module."),
@@ -54,19 +65,26 @@ def with_twin_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def twin(scenario: Scenario, rank: int | None, as_json: bool, network: str, build: str | None) -> None:
-    """Take the real step of one rank on this machine's GPU: memory by instant, seconds, communication."""
-    from playbook.runtime.twin import twin as take_twin
+    """Take the real step of one rank on this machine's GPU: memory by instant, seconds, communication.
 
+    The code is PyTorch's. Example: playbook twin --model llama-3.2-1b --dp 8 --zero 3 --sequence 2048
+    """
+    from playbook.runtime.twin import twin as take_twin
+    from playbook.runtime.twin_scope import as_run
+
+    announce(f"taking the step of {build or scenario.model.name}, which takes seconds to a few minutes")
     found = take_twin(scenario, rank, network, build=build)
+    ran, unread = as_run(scenario), "" if build else scenario.model.unread
     if as_json:
-        told = {"exposed_seconds": found.exposed_s}
+        told = {"exposed_seconds": found.exposed_s, "framework": ran.framework, "note": unread}
         write_json({key: told[key] if key in told else getattr(found, key) for key in KEYS})
         return
     place = ", ".join(f"{axis} {index}" for axis, index in found.coordinates.items())
     write_pairs(
         [
-            ("scenario", summary(scenario) if build is None else f"{build}, {scenario.world} ranks"),
-            ("rank", f"{found.rank} of {scenario.world} ({place})"),
+            ("scenario", summary(ran) if build is None else f"{build}, {thousands(scenario.world)} ranks"),
+            *(real_code(scenario) if ran.framework == "torch" else []),
+            ("rank", f"{thousands(found.rank)} of {thousands(scenario.world)} ({place})"),
             ("peak allocated", f"{both(found.peak_bytes)} in {found.instant}"),
             ("reserved", gb(found.reserved_bytes)),
             ("step", f"{seconds(found.seconds)}, collectives as on {scenario.cluster.name}"),
@@ -82,3 +100,5 @@ def twin(scenario: Scenario, rank: int | None, as_json: bool, network: str, buil
     typer.echo("")
     write_terms(found.terms, found.peak_bytes)
     typer.echo("source: twin")
+    if unread:
+        typer.echo(f"note: {unread}")

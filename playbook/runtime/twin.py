@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playbook.runtime.child import ask_child
 from playbook.runtime.twin_result import Twin
-from playbook.runtime.twin_scope import check_twin, worst_rank
+from playbook.runtime.twin_scope import check_gpu, check_twin, worst_rank
 from playbook.spec import Scenario
 from playbook.spec.rules import positive, text, whole
 
@@ -70,6 +70,7 @@ def twin(
         text("build", build)
     rank = (0 if build else worst_rank(scenario)) if rank is None else whole("rank", rank, least=0)
     scenario.layout.coordinates(rank)  # refuses a rank outside the world
+    check_gpu()
     asked = {"scenario": scenario.to_json(), "rank": rank, "network": network, "build": build}
     late = (
         f"the twin of rank {rank} was not done after {deadline_s:g} s; give a longer deadline_s, or "

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from playbook.runtime.child import answer
-from playbook.runtime.twin_scope import check_room
+from playbook.runtime.twin_scope import NO_GPU, check_room
 from playbook.spec import Scenario
 
 
@@ -28,10 +28,7 @@ def taken(scenario: Scenario, rank: int, network: str, build: str | None) -> dic
     from playbook.runtime.twin_step import run_twin
 
     if not torch.cuda.is_available():
-        raise ValueError(
-            "there is no GPU that torch can use here, and a twin runs real kernels; pb.trace runs the same "
-            "step on fake tensors, without one"
-        )
+        raise ValueError(NO_GPU)
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     if build is None:

@@ -1,6 +1,8 @@
 """What a twin can run, and whether it fits the GPU that is there."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 from playbook.frameworks import torch as torch_policy
 from playbook.predict import training_memory
@@ -15,6 +17,13 @@ from playbook.units import gb
 NETWORKS = ("modelled", "off")
 FRAMEWORKS = ("torch", "textbook", "transformers")
 AXES = ("tp", "dp", "pp")
+GPU_FILES = ("nvidia*", "nvmap", "dxg", "kfd")
+"""Files under /dev of a driver: NVIDIA's, that of its boards, of Windows' subsystem, AMD's."""
+
+NO_GPU = (
+    "there is no GPU that torch can use here, and a twin runs real kernels; pb.trace (in a terminal "
+    "`playbook trace`) runs the same step on fake tensors, without one"
+)
 
 
 def check_twin(s: Scenario, network: str) -> str:
@@ -43,6 +52,19 @@ def check_twin(s: Scenario, network: str) -> str:
     if s.framework != "transformers":
         check_transformer(s)
     return found
+
+
+def check_gpu() -> None:
+    """Refuse at once where Linux shows no GPU; elsewhere, and where it shows one, torch has the word.
+
+    Raises
+    ------
+    ValueError
+        With what runs without a GPU.
+    """
+    shown = (found for pattern in GPU_FILES for found in Path("/dev").glob(pattern))
+    if sys.platform == "linux" and next(shown, None) is None:
+        raise ValueError(NO_GPU)
 
 
 def check_transformer(s: Scenario) -> None:
@@ -94,5 +116,5 @@ def check_room(s: Scenario, rank: int, free_bytes: int) -> None:
         raise ValueError(
             f"rank {rank} needs {gb(need.peak_bytes)} at {need.instant} (predicted) but {gb(free_bytes)} of "
             "this GPU are free; use fewer layers, a smaller micro-batch, recompute='full' or more ranks, or "
-            "pb.trace, which needs no GPU"
+            "pb.trace (in a terminal `playbook trace`), which needs no GPU"
         )

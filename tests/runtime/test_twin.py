@@ -81,6 +81,14 @@ def test_without_a_gpu_a_twin_says_what_works():
         pb.twin(scenario(dp=8), rank=3)
 
 
+def test_without_a_gpus_driver_a_twin_is_refused_before_a_process_starts(monkeypatch):
+    monkeypatch.setattr("playbook.runtime.twin_scope.GPU_FILES", ("no-such-driver*",))
+    monkeypatch.setattr("playbook.runtime.twin.ask_child", lambda *_, **__: pytest.fail("started"))
+    monkeypatch.setattr("sys.platform", "linux")
+    with pytest.raises(ValueError, match=r"pb\.trace \(in a terminal `playbook trace`\) runs the same step"):
+        pb.twin(scenario(dp=8), rank=3)
+
+
 def test_the_command_says_in_one_line_why_there_is_no_twin(capsys):
     assert run_command(["twin", "--model", "toy-15m", "--zero", "2", "--dp", "8"]) == 2
     told = capsys.readouterr().err
@@ -93,11 +101,15 @@ def test_the_command_prints_the_keys_that_were_promised(monkeypatch, capsys):
     assert run_command(["twin", "--model", "toy-15m", "--dp", "8", "--network", "off", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {
-        *("peak_bytes", "reserved_bytes", "terms", "seconds", "rank", "exposed_seconds", "instants")
+        *("peak_bytes", "reserved_bytes", "terms", "seconds", "rank", "exposed_seconds", "instants"),
+        *("framework", "note"),
     }
+    assert told["framework"] == "torch"  # the textbook's accounting has no code to run
     assert told["rank"] == 3
     assert run_command(["twin", "--model", "toy-15m", "--dp", "8"]) == 0
-    assert "communication that nothing hides" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "communication that nothing hides" in text
+    assert "torch\ncode" in text
 
 
 @pytest.mark.parametrize(
