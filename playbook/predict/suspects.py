@@ -8,6 +8,7 @@ import numpy as np
 from playbook.predict.memory import symbolic_sizes
 from playbook.predict.stages import context, program_of
 from playbook.program.block import Block, Weight
+from playbook.program.groups import groups
 from playbook.program.op import Size
 from playbook.program.policy import Context
 from playbook.program.polynomial import Polynomial
@@ -107,7 +108,7 @@ def of_program(s: Scenario, program: Program) -> list[Suspect]:
             batch_power=power(size, "b"),
         )
         if state and one.term in STATE:
-            found += state_of(one, block, ctx, size)
+            found += state_of(one, block, weights_of(program), ctx, size)
             continue
         found.append(one)
         if counts[number] > 1 and tensor.saved:
@@ -125,23 +126,46 @@ def blocks_of_templates(program: Program) -> list[Block]:
     ]
 
 
-def state_of(state: Suspect, block: Block, ctx: Context, size: Polynomial) -> list[Suspect]:
+def weights_of(program: Program) -> tuple[Weight, ...]:
+    """Every weight of a rank's stages once."""
+    blocks = {id(block): block for block in blocks_of_templates(program)}.values()
+    return tuple({(w.name, w.shape): w for block in blocks for w in block.weights}.values())
+
+
+def state_of(
+    state: Suspect, block: Block, every: tuple[Weight, ...], ctx: Context, size: Polynomial
+) -> list[Suspect]:
     """The tensors that a block's state is made of: one a weight, and as many moments of it as there are.
 
     Notes
     -----
     Adam allocates its two moments apart (`exp_avg`, `exp_avg_sq`), so the sum of both is nobody's size.
-    What all weights of a block have of one state stands beside them: flat buffers hold it together.
+    What all weights of a block have of one state stands beside them: flat buffers hold it together. A block
+    with more than its weights have stands for the rank: whole weights are dealt out among ranks then.
     """
-    full = {w: whole(weight_bytes(w, w.numel, state.term, ctx)) for w in block.weights}
-    kept = {w: size_bytes for w, size_bytes in full.items() if size_bytes}
-    share = state.bytes / sum(kept.values())
-    each = [weight_state(state, w, size_bytes, share, ctx) for w, size_bytes in kept.items()]
+    full = whole_bytes(block.weights, state.term, ctx)
+    dealt = state.bytes > sum(full.values()) / OWN
+    kept = whole_bytes(every, state.term, ctx) if dealt else full
+    owned = dealt or state.bytes > OWN * sum(full.values())
+    ranks = {w: 1 if owned else group.ranks for group in groups(tuple(kept), ctx) for w in group.weights}
+    held = sum(size_bytes / ranks[w] for w, size_bytes in kept.items())
+    padded = 1 if dealt else state.bytes / held
+    each = [weight_state(state, w, size_bytes * padded, ranks[w], ctx) for w, size_bytes in kept.items()]
     parts = {moments(w, ctx) if state.term == "optimizer" else 1 for w in kept}
     if len(each) == 1 or len(parts) > 1:
         return each
-    number = parts.pop()
-    every = replace(
+    return [*each, together_of(state, parts.pop(), size)]
+
+
+def whole_bytes(weights: tuple[Weight, ...], term: str, ctx: Context) -> dict[Weight, int]:
+    """Bytes of one term of each weight that has any, before ranks share it."""
+    sizes = {w: whole(weight_bytes(w, w.numel, term, ctx)) for w in weights}
+    return {w: size_bytes for w, size_bytes in sizes.items() if size_bytes}
+
+
+def together_of(state: Suspect, number: int, size: Polynomial) -> Suspect:
+    """One of some moments (or the one state) of all weights of a block."""
+    return replace(
         state,
         name=f"all {state.name}" + f", one of {number}" * (number > 1),
         bytes=state.bytes // number,
@@ -149,21 +173,20 @@ def state_of(state: Suspect, block: Block, ctx: Context, size: Polynomial) -> li
         formula=str(size.divided(number)),
         together=True,
     )
-    return [*each, every]
 
 
-def weight_state(state: Suspect, weight: Weight, full_bytes: int, share: float, ctx: Context) -> Suspect:
-    """One tensor of a weight's state, of which this rank holds a share."""
+def weight_state(state: Suspect, weight: Weight, full_bytes: float, ranks: int, ctx: Context) -> Suspect:
+    """One tensor of a weight's state, that some ranks share."""
     number = moments(weight, ctx) if state.term == "optimizer" else 1
-    ranks = "" if share > OWN else f" / {1 / share:.4g}"
-    values = " x ".join(str(size) for size in weight.shape)
+    shape = " x ".join(str(size) for size in weight.shape)
+    values = f"{shape} / {ranks}" if ranks > 1 else shape
     what = state.name.removesuffix("s") if number > 1 else state.name
     return replace(
         state,
         name=f"{weight.name} {what}",
-        bytes=max(1, round(full_bytes * share / number)),
+        bytes=max(1, round(full_bytes / ranks / number)),
         count=number * state.count,
-        formula=f"{full_bytes / number / whole(weight.numel):.4g} bytes x {values}{ranks}",
+        formula=f"{full_bytes / number / whole(weight.numel):.4g} bytes x {values}",
     )
 
 

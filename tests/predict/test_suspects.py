@@ -23,6 +23,22 @@ def test_a_tensor_that_a_rank_holds_whole_is_divided_by_nothing():
     assert weight.state
 
 
+def test_experts_are_shared_among_fewer_ranks_than_dense_weights():
+    # dp 8, ep 8: each rank has 8 of 64 experts to itself; attention's weights are shared among all 8.
+    s = pb.Scenario(pb.model("deepseek-v2-lite"), pb.Workload(sequence=1000), pb.Layout(dp=8, ep=8, zero=1))
+    found = {one.name: one for one in suspects(s)}
+    experts, output = (found[f"{name} moment"] for name in ("mlp.experts.up_proj", "self_attn.o_proj.weight"))
+    assert (experts.formula, experts.bytes) == ("4 bytes x 8 x 1408 x 2048", 4 * 8 * 1408 * 2048)
+    assert (output.formula, output.bytes) == ("4 bytes x 2048 x 2048 / 8", 4 * 2048 * 2048 // 8)
+
+
+def test_whole_weights_that_ranks_are_dealt_are_told_whole():
+    # torch's ZeroRedundancyOptimizer cuts no parameter: the token table's moment is 128256 x 4096 x 4 bytes.
+    found = {one.name: one for one in suspects(pb.Scenario(S.model, S.workload, S.layout, framework="torch"))}
+    assert found["embed_tokens.weight moment"].bytes == 128_256 * 4096 * 4
+    assert found["mlp.up_proj.weight moment"].formula == "4 bytes x 14336 x 4096"
+
+
 def test_muon_keeps_one_momentum_of_a_projection_and_two_of_the_head():
     s = pb.Scenario(pb.model("llama-3.1-8b"), pb.Workload(sequence=1000, recipe="muon"))
     found = {one.name: one for one in suspects(s)}
