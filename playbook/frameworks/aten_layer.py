@@ -1,5 +1,7 @@
 """One layer of the reference transformer as PyTorch runs it: aten operations, what each makes and holds."""
 
+from dataclasses import replace
+
 from playbook.frameworks.aten import (
     WIDE,
     linear_backward,
@@ -57,7 +59,10 @@ def flash_forward(z: Sizes, query: Size) -> list[Line]:
     """The attention core as one kernel, which keeps a sum for each row of scores."""
     core = (Made("o", z.value * query, "tp"), Made("log-sum-exp", WIDE * z.T * z.a, "tp"))
     held = ("q", "k", "v")
-    return [Line(owner="self_attn", op="sdpa", makes=core, holds=held, flops=core_flops(z), region="tp")]
+    flops = core_flops(z)
+    return [
+        Line(owner="self_attn", op="sdpa", makes=core, holds=held, flops=flops, region="tp", group="core")
+    ]
 
 
 def flash_backward(z: Sizes, query: Size, key: Size) -> list[Line]:
@@ -65,9 +70,8 @@ def flash_backward(z: Sizes, query: Size, key: Size) -> list[Line]:
     made = tuple(Made(f"d{name}", z.value * size, region) for name, size, region in by_head(query, key))
     held = ("do", "q", "k", "v", "o", "log-sum-exp")
     flops = 10 * z.b * z.s * z.s * z.a * z.k
-    return [
-        Line(owner="self_attn", op="sdpa_backward", makes=made, holds=held, flops=flops, region="tp"),
-    ]
+    row = Line(owner="self_attn", op="sdpa_backward", makes=made, holds=held, flops=flops, region="tp")
+    return [replace(row, group="core")]
 
 
 def heads(z: Sizes, name: str) -> Size:

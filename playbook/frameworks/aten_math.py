@@ -10,6 +10,7 @@ attention.cpp of torch 2.13), with its copies that have no row of their own besi
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from playbook.frameworks.aten import WIDE
 from playbook.frameworks.lines import Line, Made
@@ -56,6 +57,11 @@ def line(op: str, *makes: Made, holds: Iterable[str] = (), flops: Size = 0) -> L
     return Line(owner=OWNER, op=op, makes=makes, holds=tuple(holds), flops=flops, region="tp")
 
 
+def core(lines: Iterable[Line]) -> list[Line]:
+    """Rows that run again, or need what they make: the second forward ends where the last product begins."""
+    return [replace(row, group="core") for row in lines]
+
+
 def heads(name: str, size: Size, region: Region = "tp") -> Made:
     """Values by head."""
     return Made(name, size, region)
@@ -98,14 +104,19 @@ def math_forward(z: Sizes) -> list[Line]:
         )
     ]
     softmax = () if half else values
-    return [
+    again = [
         *(widened if half else []),
         line("mul", heads("q scaled", Q), holds=(q,)),
         line("ones", Made("ones", z.s * z.s, "whole")),
         line("tril", Made("lower", z.s * z.s, "whole"), holds=("ones",)),
         line("scalar_tensor"),
         line("scalar_tensor"),
-        line("where", Made("mask", WIDE * z.s * z.s, "whole"), *copied, holds=("lower",)),
+        line(
+            "where",
+            Made("mask", WIDE * z.s * z.s, "whole"),
+            *copied,
+            holds=("lower", *((k, v) if shared else ())),
+        ),
         line("mul", heads("k scaled", Q if shared else K), *flat, holds=("k heads" if shared else k,)),
         line(
             "bmm",
@@ -114,9 +125,10 @@ def math_forward(z: Sizes) -> list[Line]:
             flops=product_flops(z),
         ),
         line("add", Made("masked scores", P, "tp"), holds=("scores", "mask")),
-        line("_safe_softmax", Made("probabilities", P, "tp"), *softmax, holds=("masked scores",)),
-        *(narrow if half else plain),
+        line("_safe_softmax", Made("probabilities", P, "tp"), *softmax, holds=("masked scores", v)),
+        *(narrow[:1] if half else []),
     ]
+    return [*core(again), *(narrow[1:] if half else plain)]
 
 
 def scaled_to(size: Size, z: Sizes) -> Size:
@@ -142,13 +154,16 @@ def math_backward(z: Sizes) -> list[Line]:
         line("_to_copy", heads("dk", z.value * z.T * z.g * z.k, "kv"), holds=("dk wide",)),
         line("_to_copy", heads("dq", z.value * z.T * z.a * z.k), holds=("dq wide",)),
     ]
-    return [
-        *given,
+    needing = [
         line("bmm", heads(dv, Q), holds=("probabilities", first), flops=flops),
         line("bmm", Made("dprobabilities", P, "tp"), holds=(first, values), flops=flops),
         line("_softmax_backward_data", Made("dscores", P, "tp"), holds=("dprobabilities", "probabilities")),
         line("bmm", heads("dk scaled", Q), holds=("dscores", "q flat"), flops=flops),
         line("bmm", heads("dq scaled", Q), holds=("dscores", keys, "q flat"), flops=flops),
+    ]
+    return [
+        *given,
+        *core(needing),
         line("mul", heads(dk, Q), holds=("dk scaled",)),
         *(summed if shared else []),
         line("mul", heads("dq wide" if half else "dq", Q), holds=("dq scaled",)),

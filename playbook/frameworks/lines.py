@@ -40,7 +40,7 @@ class Line:
 
     Parameters
     ----------
-    owner, op, flops, region
+    owner, op, flops, region, group
         As for `Op`.
     makes
         Tensors that are born with it.
@@ -63,6 +63,7 @@ class Line:
     completes: tuple[str, ...] = ()
     for_weights: bool = False
     takes: tuple[str, ...] = ()
+    group: str = ""
 
 
 class Segment:
@@ -78,6 +79,7 @@ class Segment:
                 phase=phase,
                 flops=line.flops,
                 region=line.region,
+                group=line.group,
                 for_weights=line.for_weights or bool(line.completes),
             )
             for line in lines
@@ -87,6 +89,17 @@ class Segment:
         """Row of the last line that holds a tensor."""
         found = [op.name for op, line in zip(self.rows, self.lines, strict=True) if name in line.holds]
         return At(self.letter, found[-1]) if found else None  # type: ignore[arg-type]
+
+    def outside(self, group: str) -> "Segment":
+        """The same without the lines of a group; rows keep their names."""
+        rest = Segment(self.letter, ())
+        pairs = [(op, line) for op, line in self._pairs if line.group != group]
+        rest.rows, rest.lines = tuple(op for op, _ in pairs), tuple(line for _, line in pairs)
+        return rest
+
+    def holds(self, name: str, group: str) -> bool:
+        """Whether a line of a group holds a tensor."""
+        return any(name in line.holds for line in self.lines if line.group == group)
 
     def weight_end(self, name: str) -> At | None:
         """Row of the last line for weights that holds a gradient."""
@@ -174,6 +187,7 @@ def handed(stream: Size, ahead: Segment, back: Segment) -> Iterable[Tensor]:
 
 def of_forward(ahead: Segment, back: Segment) -> Iterable[Tensor]:
     """Tensors born in forward: saved if a line of backward holds them."""
+    rest = back.outside("core")
     for birth, made in ahead.born():
         end, release = ahead.last_holder(made.name) or birth, back.last_holder(made.name)
         term = made.term or ("activations" if release else "temporary")
@@ -182,7 +196,17 @@ def of_forward(ahead: Segment, back: Segment) -> Iterable[Tensor]:
         )
         if release:
             tensor = replace(tensor, bwd_end=release, weight_end=back.graph_end(made.name))
-        yield tensor
+        yield of_core(tensor, ahead, rest)
+
+
+def of_core(tensor: Tensor, ahead: Segment, rest: Segment) -> Tensor:
+    """Note what a tensor of forward is to the attention core, and which row outside it holds it last."""
+    made = {op.name for op in ahead.rows if op.group == "core"}
+    if tensor.birth.row in made:
+        end = rest.last_holder(tensor.name)
+        kept = (end, rest.graph_end(tensor.name)) if end else None
+        return replace(tensor, group="core", kept=kept)
+    return replace(tensor, group="into core") if ahead.holds(tensor.name, "core") else tensor
 
 
 def of_backward(back: Segment) -> Iterable[Tensor]:

@@ -60,11 +60,6 @@ def refuse(s: Scenario, elsewhere: str = ", or framework='textbook'") -> None:
             f"recipe='fsdp2-mixed' with zero={layout.zero}: it is FSDP2's mixed precision; use zero=3, or "
             "recipe='fp32' or 'bf16'"
         )
-    if workload.recompute == "selective":
-        raise ValueError(
-            f"recompute={workload.recompute!r}: the reference transformer checkpoints whole layers; use "
-            f"recompute='none' or 'full'{elsewhere}"
-        )
 
 
 POLICY = Policy(

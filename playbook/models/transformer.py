@@ -36,6 +36,15 @@ class RMSNorm(nn.Module):
         return (wide_BSD * scale_BS1).to(x_BSD.dtype)
 
 
+class Core(nn.Module):
+    """Causal attention of rotated heads, without weights: a module apart, so that it can be checkpointed."""
+
+    def forward(self, q_BHSK: Tensor, k_BGSK: Tensor, v_BGSK: Tensor) -> Tensor:
+        """Attend over the whole sequence. Shapes: q (B, H, S, K), k and v (B, G, S, K) -> (B, H, S, K)."""
+        grouped = q_BHSK.shape[1] != k_BGSK.shape[1]
+        return F.scaled_dot_product_attention(q_BHSK, k_BGSK, v_BGSK, is_causal=True, enable_gqa=grouped)
+
+
 class Attention(nn.Module):
     """Grouped-query attention with rotary positions. Shapes: x_BSD (B, S, D) -> (B, S, D).
 
@@ -52,6 +61,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(query, model.hidden, bias=model.output_bias)
         self.q_norm = RMSNorm(model.head_dim, model.norm_epsilon) if model.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(model.head_dim, model.norm_epsilon) if model.qk_norm else nn.Identity()
+        self.core = Core()
 
     def forward(self, x_BSD: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
         """Causal attention over the whole sequence."""
@@ -60,8 +70,7 @@ class Attention(nn.Module):
         k_BGSK = self.k_norm(self.k_proj(x_BSD).view(B, S, -1, self.head_dim)).transpose(1, 2)
         v_BGSK = self.v_proj(x_BSD).view(B, S, -1, self.head_dim).transpose(1, 2)
         q_BHSK, k_BGSK = rotate(q_BHSK, rotary), rotate(k_BGSK, rotary)
-        grouped = q_BHSK.shape[1] != k_BGSK.shape[1]
-        o_BHSK = F.scaled_dot_product_attention(q_BHSK, k_BGSK, v_BGSK, is_causal=True, enable_gqa=grouped)
+        o_BHSK = self.core(q_BHSK, k_BGSK, v_BGSK)
         return self.o_proj(o_BHSK.transpose(1, 2).reshape(B, S, -1))
 
 

@@ -62,7 +62,7 @@ def stand_in(shown: Scenario) -> StandIn:
         "model": "toy-15m",
         "sequence": min(shown.workload.sequence, MOST_SEQUENCE),
         "micro_batch": min(shown.workload.micro_batch, 4),
-        "recompute": "full" if shown.workload.recompute == "full" else "none",
+        "recompute": shown.workload.recompute,
         "recipe": _recipe(strategy, shown.workload.recipe),
     }
     where = f"toy-15m, {stage_name(zero)} on {counted(ranks, 'rank')}"

@@ -33,8 +33,14 @@ class Tensor:
         Row of the release where a schedule splits backward, if it is another one: W needs it longer.
     split_only
         Whether it is memory only there: a gradient that W reads, in an accounting without temporaries.
-    region, when, group
+    region, when
         As for `Op`.
+    group
+        "core" for what a row of the attention core makes that runs again under selective recomputation, "into
+        core" for what those rows read.
+    kept
+        Release of a core's tensor in backward if the core runs again: the last row outside the core that
+        holds forward's copy, and its release where a schedule splits backward; None if there is none.
     per_token
         Whether its bytes grow with the tokens, which context parallelism divides (sums of gradients do not).
     """
@@ -50,6 +56,7 @@ class Tensor:
     region: Region = "whole"
     when: When = "every"
     group: str = ""
+    kept: tuple[At, At | None] | None = None
     per_token: bool = True
 
     @property

@@ -76,7 +76,8 @@ class Op:
     issue
         The place of another block behind which the row really runs (a prefetch); it keeps its own owner.
     group
-        "core" for the attention core, which selective recomputation computes again.
+        "core" for the rows of the attention core that selective recomputation runs again, and for those of
+        backward that need what they make.
     for_weights
         Whether a row of backward only makes gradients of weights, or passes them on: where a schedule splits
         backward it runs in W.

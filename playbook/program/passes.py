@@ -148,7 +148,7 @@ RUN_LEVERS = {
     "micro_batch": "sequences per replica and forward",
     "microbatches": "micro-batches per optimizer step",
     "recipe": "numeric recipe",
-    "recompute": "what backward computes again",
+    "recompute": "what backward computes again: none, selective (the attention core) or full (the layer)",
     "kernels": "cpu or cuda, which decides what forward saves",
     "gradient_sync": "reduce gradients after every micro-batch or after the last",
 }

@@ -17,9 +17,7 @@ from playbook.program.passes import Blocks, each, enter
 AGAIN = "R:"
 
 
-def recompute(
-    blocks: Blocks, mode: str, stops_early: bool, keeps: frozenset[str] = frozenset()
-) -> Blocks:
+def recompute(blocks: Blocks, mode: str, stops_early: bool, keeps: frozenset[str] = frozenset()) -> Blocks:
     """Apply a recompute mode to the layers of a stage.
 
     Parameters
@@ -85,12 +83,29 @@ def selective(block: Block) -> Block:
     again = tuple(as_again(op) for op in core)
     names = [op.name for op in block.backward]
     needed = min(names.index(first_use(tensor, block)) for tensor in lost)
-    kept = [tensor for tensor in block.tensors if tensor not in lost]
+    over = max(lost, key=lambda tensor: names.index(tensor.bwd_end.row) if tensor.bwd_end else -1)
     copied = {op.name for op in again}
-    for tensor in lost:
-        kept += tensor_again(tensor, copied, last=again[-1].name)
+    tensors: list[Tensor] = []
+    for tensor in block.tensors:
+        tensors += around_core(tensor, copied, last=again[-1].name, over=over)
     backward = (*block.backward[:needed], *again, *block.backward[needed:])
-    return replace(block, backward=backward, tensors=tuple(kept))
+    return replace(block, backward=backward, tensors=tuple(tensors))
+
+
+def around_core(tensor: Tensor, copied: set[str], *, last: str, over: Tensor) -> list[Tensor]:
+    """What becomes of a tensor if the core runs again.
+
+    Inputs stay as long as `over`, the tensor of the core that backward needs longest. What the second run
+    made goes with its use, even where a schedule splits backward: a checkpoint hands it out once.
+    """
+    if tensor.group == "into core" and tensor.bwd_end is None:
+        return [replace(tensor, term="activations", bwd_end=over.bwd_end, weight_end=over.weight_end)]
+    if tensor.group != "core":
+        return [tensor]
+    first, *again = tensor_again(tensor, copied, last)
+    if tensor.kept is not None:
+        first = replace(first, bwd_end=tensor.kept[0], weight_end=tensor.kept[1])
+    return [first, *(replace(copy, weight_end=None) for copy in again)]
 
 
 def first_use(tensor: Tensor, block: Block) -> str:

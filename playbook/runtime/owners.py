@@ -21,6 +21,9 @@ from playbook.runtime.torch_private import current_node, next_sequence_number, s
 WRAPPERS = frozenset(("_checkpoint_wrapped_module", "_orig_mod", "_fsdp_wrapped_module", "module"))
 """Parts of a module path that a wrapper adds."""
 
+CORE = "core"
+"""Module without weights inside attention, for the sake of checkpoints; its rows are attention's."""
+
 _UNIT = re.compile(r"FSDP::(?P<work>\w+)(?: for (?P<next>[\w.]+))?(?: \((?P<unit>.*)\))?")
 _BACKWARD_WORK = ("pre_backward", "post_backward", "backward_prefetch", "root_post_backward")
 
@@ -50,14 +53,17 @@ class Place:
 
 
 def owner_name(path: str) -> str:
-    """Module path without the parts that wrappers add.
+    """Module path without the parts that wrappers add, and without the attention core's own.
 
     Examples
     --------
     >>> owner_name("module.layers.3._checkpoint_wrapped_module.mlp")
     'layers.3.mlp'
+    >>> owner_name("layers.3.self_attn.core")
+    'layers.3.self_attn'
     """
-    return ".".join(part for part in path.split(".") if part not in WRAPPERS)
+    parts = [part for part in path.split(".") if part not in WRAPPERS]
+    return ".".join(parts[:-1] if parts[-1:] == [CORE] else parts)
 
 
 class Owners:

@@ -1,14 +1,14 @@
 """From a run's levers to what a rank holds: seeded weights, cut by the strategy, by hand or by library."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
+from playbook.models.checkpointed import checkpoint
 from playbook.models.transformer import Transformer, seed_weights
 from playbook.runtime.part import Part, Place
 from playbook.runtime.strategy_run import StrategyRun
@@ -41,9 +41,9 @@ def build(run: StrategyRun, scenario: Scenario, place: Place, *, seed: int, dtyp
     # The passes' order: products are split, then layers wrapped for recompute, then state is shared out.
     if plan(run.strategy).step == "tensor":
         part = by(module, place, **levers)
-        wrap_blocks(scenario, models)
+        checkpoint(models, scenario.workload.recompute)
     else:
-        wrap_blocks(scenario, models)
+        checkpoint(models, scenario.workload.recompute)
         part = by(module, place, **levers)
     if scenario.workload.gradient_sync == "every":
         part.synchronise = lambda now: None
@@ -55,15 +55,6 @@ def hold(ranks: Any, scenario: Scenario, place: Place, levers: Mapping[str, Any]
     if not hasattr(ranks, "hold"):
         return Transformer(scenario.model)
     return ranks.hold(scenario.model, place, stage_layers=scenario.stage_layers, **levers)
-
-
-def wrap_blocks(scenario: Scenario, models: Sequence[Any]) -> None:
-    """Let every layer keep its input only and compute the rest again in backward."""
-    if scenario.workload.recompute != "full":
-        return
-    for model in models:
-        for name, block in list(model.layers.items()):
-            model.layers[name] = checkpoint_wrapper(block)
 
 
 def check_averages(place: Place) -> None:

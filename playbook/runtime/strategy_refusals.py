@@ -26,10 +26,6 @@ def refuse_unrunnable(strategy: str, scenario: Scenario, *, by_hand: bool, fault
         f"fault={fault!r} is planted in the by-hand code; use by='hand'",
     )
     refuse(
-        workload.recompute == "selective",
-        "recompute='selective' is not built for runs on ranks; use none or full",
-    )
-    refuse(
         workload.attention == "math",
         "attention='math': ranks run whatever kernel torch chooses; use attention='flash', or trace it",
     )

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.tensor import DTensor
 
+from playbook.models.checkpointed import checkpoint
 from playbook.models.master_adamw import MasterAdamW
 from playbook.models.transformer import Transformer
 from playbook.runtime.part import Part, Place
@@ -108,9 +108,7 @@ def cut(scenario: Scenario, places: Mapping[str, Place], module: Transformer) ->
     found = Part(module=module)
     if layout.tp > 1:
         found = library("tp")(module, places["tp"], sequence_parallel=layout.sequence_parallel)
-    if scenario.workload.recompute == "full":
-        for name, block in list(module.layers.items()):
-            module.layers[name] = checkpoint_wrapper(block)
+    checkpoint([module], scenario.workload.recompute)
     if layout.zero == 3:
         how = {"reshard": layout.reshard, "precision": precision_of(scenario)}
         found = library("fsdp2")(module, places["dp"], **how)

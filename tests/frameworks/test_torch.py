@@ -114,7 +114,6 @@ def test_ddp_fills_its_buckets_in_the_order_of_the_gradients():
         (small(gated=False), None, {}, "feed-forward part without gate"),
         (None, None, {"recipe": "bf16-fp32grad"}, "use one of bf16-fp32master, fp32, bf16, fsdp2-mixed, sgd"),
         (None, None, {"recipe": "fsdp2-mixed"}, "use zero=3"),
-        (None, None, {"recompute": "selective"}, "recompute='none' or 'full'"),
     ],
 )
 def test_what_torch_does_not_do_is_refused_with_what_would_work(model, layout, work, words):

@@ -109,6 +109,13 @@ def test_the_stand_in_is_small_and_keeps_strategy_recompute_and_recipe():
     assert chosen.words == "toy-15m, ZeRO-3 on 4 ranks, sequence 128, fsdp2-mixed"
 
 
+@pytest.mark.parametrize("mode", ["none", "selective", "full"])
+def test_the_stand_in_computes_again_what_the_scenario_shown_does(mode):
+    work = Workload(recompute=mode)
+    chosen = stand_in(Scenario(model("toy-15m"), work, Layout(dp=4, zero=3)))
+    assert chosen.scenario.workload.recompute == chosen.levers["recompute"] == mode
+
+
 def test_a_stage_that_does_not_run_has_no_stand_in():
     shown = Scenario(model("toy-15m"), Workload(), Layout(dp=4, zero=1))
     with pytest.raises(ValueError, match="zero=0"):

@@ -22,7 +22,7 @@ VARIANTS = st.tuples(
         ]
     ),
     st.booleans(),  # tied
-    st.sampled_from(["none", "full"]),
+    st.sampled_from(["none", "selective", "full"]),
     st.booleans(),  # reshard
     st.sampled_from([1, 2]),  # tp
     st.integers(1, 3),  # micro-batches
@@ -58,6 +58,8 @@ def scenario_of(chosen, sizes):
     zero = 3 if dp > 1 else 0
     if framework != "textbook" and recipe == "fsdp2-mixed" and dp == 1:
         recipe = "bf16"
+    if framework == "transformers" and recompute == "selective":
+        recompute = "full"
     work = pb.Workload(
         sequence=sequence,
         micro_batch=batch,

@@ -151,7 +151,7 @@ def test_two_steps_and_two_seeds_are_the_default():
         ({"colour": 1}, "no lever 'colour'; levers are by, parity"),
         ({"recipe": "bf16-fp32grad"}, "valid are fp32, bf16-fp32master, bf16, sgd, fsdp2-mixed"),
         ({"model": "gpt2"}, "use a dense kind of Llama, Mistral or Qwen"),
-        ({"recompute": "selective"}, "use none or full"),
+        ({"recompute": "half"}, "valid are none, selective, full"),
     ],
 )
 def test_levers_are_checked_before_any_rank_is_asked(levers, text):

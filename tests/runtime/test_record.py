@@ -7,6 +7,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
+from playbook.models.checkpointed import checkpoint
 from playbook.runtime.record import block_of, operation_name, record_step
 from playbook.runtime.torch_private import part
 from tests.runtime.steps import step_of, transformer
@@ -64,6 +65,14 @@ def test_recompute_is_a_phase_of_its_own_and_stops_before_the_last_product():
     last = LAYER_FORWARD.index("layers.1.mlp.down_proj/mm#0")
     assert under(ids, "m0/R/") == LAYER_FORWARD[:last]
     assert under(ids, "m0/F/") == LAYER_FORWARD
+
+
+def test_an_attention_core_that_runs_again_is_a_row_of_attention_and_of_that_phase():
+    module, plain = transformer(), recorded(transformer()).ids
+    checkpoint([module], "selective")
+    ids = recorded(module).ids
+    assert under(ids, "m0/R/") == ["layers.1.self_attn/sdpa#0"]
+    assert [text for text in ids if "/R/" not in text] == list(plain)
 
 
 def test_micro_batches_are_numbered_and_the_optimizer_is_one_id():

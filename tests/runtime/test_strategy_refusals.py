@@ -8,7 +8,6 @@ from playbook.runtime.strategy_refusals import refuse_unrunnable
     ("work", "words"),
     [
         ({"attention": "math"}, "attention='math': .* use attention='flash', or trace it"),
-        ({"recompute": "selective"}, "recompute='selective' is not built .* use none or full"),
         ({"recipe": "muon"}, "recipe of a run on ranks='muon' is not known; valid are fp32"),
     ],
 )

@@ -41,6 +41,8 @@ def scenario(work: dict | None = None, model: dict | None = None, **layout) -> S
 
 MASTERS = {"recipe": "bf16-fp32master"}
 STAGED = {"recipe": "bf16", "microbatches": 4}
+SELECTIVE = {"recompute": "selective"}
+LONG = {"attention": "math", "recipe": "bf16", "sequence": 128}
 
 CASES: dict[str, tuple[Scenario, int]] = {
     "one rank": (scenario(), 0),
@@ -112,6 +114,30 @@ CASES: dict[str, tuple[Scenario, int]] = {
     ),
     "pp, split backward": (scenario(STAGED, {"layers": 4}, pp=2, schedule="zb-h1"), 1),
     "pp, V": (scenario(STAGED, {"layers": 4}, pp=2, schedule="zbv"), 1),
+    "selective, one rank": (scenario({**SELECTIVE, "recipe": "bf16"}), 0),
+    "selective, CUDA kernels in FP32 by head": (
+        scenario({**SELECTIVE, "kernels": "cuda"}, {"kv_heads": 6}),
+        0,
+    ),
+    "selective, grouped FP32 on CUDA": (scenario({**SELECTIVE, "kernels": "cuda"}), 0),
+    "selective, math in FP32 by head": (scenario({**SELECTIVE, "attention": "math"}, {"kv_heads": 6}), 0),
+    "selective, math": (scenario({**SELECTIVE, **LONG}), 0),
+    "selective, ddp, math": (scenario({**SELECTIVE, **LONG, "microbatches": 2}, {"layers": 4}, dp=2), 1),
+    "selective, fsdp2, CUDA kernels": (
+        scenario({**SELECTIVE, "recipe": "fsdp2-mixed", "kernels": "cuda"}, dp=8, zero=3),
+        3,
+    ),
+    "selective, fsdp2, math": (scenario({**SELECTIVE, **LONG, "recipe": "fsdp2-mixed"}, dp=8, zero=3), 5),
+    "selective, tp": (scenario({**SELECTIVE, "recipe": "bf16"}, {"qkv_bias": True}, tp=2), 1),
+    "selective, tp, math, sequence parallel": (
+        scenario({**SELECTIVE, **LONG}, tp=2, sequence_parallel=True),
+        0,
+    ),
+    "selective, pp, gpipe, math": (scenario({**STAGED, **SELECTIVE, **LONG}, pp=3, schedule="gpipe"), 1),
+    "selective, pp, split backward": (
+        scenario({**STAGED, **SELECTIVE, **LONG}, {"layers": 4}, pp=2, schedule="zb-h1"),
+        1,
+    ),
     "pp and ddp": (scenario({**STAGED, "gradient_sync": "last"}, {"layers": 4}, pp=2, dp=4), 6),
 }
 
@@ -140,6 +166,17 @@ def test_predicted_and_traced_operations_join_with_equal_payloads(name):
 def test_predicted_peak_is_the_traced_one_within_two_per_cent(name):
     predicted, traced = pb.program(*CASES[name]).memory(), observed(name)[1]
     assert predicted.peak_bytes == pytest.approx(traced.peak_bytes, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if "selective" in name and "pp" not in name and "tp, math" not in name]
+)
+def test_a_core_that_runs_again_peaks_where_the_trace_does_and_as_high(name):
+    # What the program leaves out are the token ids and the rotary tables, the same in every mode; a pipeline
+    # keeps those of all its micro-batches. They are up to 0.1 % of so small a model.
+    predicted, traced = pb.program(*CASES[name]).memory(), observed(name)[1]
+    assert predicted.instant == traced.instant
+    assert predicted.peak_bytes == pytest.approx(traced.peak_bytes, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not any(word in name for word in UNORDERED)])

@@ -131,6 +131,13 @@ def test_recomputation_passes_keys_again(scenario):
     assert again.select(phase="R").payload_bytes == plain.select(phase="F").payload_bytes
 
 
+def test_a_core_that_runs_again_passes_keys_again_in_real_code_s_accounting_too(scenario):
+    plain, again = (
+        cp_traffic(scenario("torch", cp=2, recipe="bf16", recompute=mode)) for mode in ("none", "selective")
+    )
+    assert again.select(phase="R").payload_bytes == plain.select(phase="F").payload_bytes
+
+
 def built(framework):
     """A scenario of the small model that a framework builds, and its context in symbols."""
     for fields in (

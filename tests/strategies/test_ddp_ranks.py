@@ -29,6 +29,14 @@ def test_two_ranks_compute_what_one_process_does(two, tiny, by):
 
 
 @pytest.mark.parametrize("by", ["hand", "library"])
+def test_an_attention_core_that_runs_again_changes_no_gradient(two, tiny, by):
+    run = two.submit("ddp", by=by, model=tiny, recompute="selective", microbatches=2, **FIXED).result(60)
+    for value in run.values:
+        assert value["parity"]["ok"]
+        assert max(value["parity"][f"{part}_error"] for part in ("loss", "grad", "step")) <= 1e-12
+
+
+@pytest.mark.parametrize("by", ["hand", "library"])
 def test_four_ranks_and_three_micro_batches_too(four, odd, by):
     run = four.submit("ddp", by=by, model=odd, parity="model", microbatches=3, **FIXED).result(60)
     assert run.values[0]["parity"]["ok"]

@@ -30,6 +30,14 @@ def test_two_ranks_compute_what_one_process_does(two, tiny, by, reshard):
 
 
 @pytest.mark.parametrize("by", ["hand", "library"])
+def test_an_attention_core_needs_no_weights_and_runs_again_by_hand_too(two, tiny, by):
+    run = two.submit("fsdp2", by=by, model=tiny, recompute="selective", microbatches=2, **FIXED).result(60)
+    for value in run.values:
+        assert value["parity"]["ok"]
+        assert max(value["parity"][f"{part}_error"] for part in ("loss", "grad", "step")) <= 1e-12
+
+
+@pytest.mark.parametrize("by", ["hand", "library"])
 def test_rows_need_not_divide_among_four_ranks(four, odd, by):
     run = four.submit("fsdp2", by=by, model=odd, parity="model", microbatches=2, **FIXED).result(60)
     assert run.values[0]["parity"]["ok"]

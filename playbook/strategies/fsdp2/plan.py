@@ -216,7 +216,10 @@ def refuse_run(scenario: Scenario, by_hand: bool) -> None:
     """Refuse what the code by hand does not do."""
     workload, several = scenario.workload, scenario.microbatches > 1
     if by_hand and workload.recompute == "full":
-        raise ValueError("recompute='full' needs whole weights twice in backward; use by='library'")
+        raise ValueError(
+            "recompute='full' needs whole weights twice in backward; use by='library', or "
+            "recompute='selective', which runs only the attention core again"
+        )
     if by_hand and workload.gradient_sync == "last" and several:
         raise ValueError("gradient_sync='last' keeps whole gradients between micro-batches; use by='library'")
 
