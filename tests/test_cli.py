@@ -103,7 +103,8 @@ def test_replicated_70b_does_not_fit_an_h100(answer, command):
     [
         ("params --model nope", "model 'nope' is neither a preset nor a file; presets are deepseek-v2"),
         ("params --model /nowhere.json", "model file '/nowhere.json' does not exist"),
-        ("params", "Missing option '--model'"),
+        ("params", "Missing option '--model'; add the name of a preset, such as --model llama-3.1-8b"),
+        ("trace --dp 2", "Missing option '--model'; add the name of a preset"),
         ("frob", "No such command 'frob'. Commands are params, memory, trace"),
         ("collective all_sum", "all_sum"),
         ("collective all_reduce --ranks 0", "ranks=0; use 1 or more"),

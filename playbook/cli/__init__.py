@@ -73,7 +73,11 @@ def expected(error: Exception) -> str | None:
     """Return the line for an error that the caller can mend, None for a fault of ours."""
     if hasattr(error, "format_message"):  # the option parser's own errors
         text = error.format_message()  # pyright: ignore[reportAttributeAccessIssue]
-        return f"{text} Commands are {', '.join(commands())}." if text.startswith("No such command") else text
+        if text.startswith("No such command"):
+            return f"{text} Commands are {', '.join(commands())}."
+        if text.startswith("Missing option '--model'"):
+            return f"{text.rstrip('.')}; add the name of a preset, such as --model llama-3.1-8b"
+        return text
     # The runtime's errors are known by name: importing them is no reason to load torch.
     names = {kind.__name__ for kind in type(error).__mro__}
     told = type(error) is RuntimeError or names & {"RankFailed", "JobCancelled"}

@@ -51,6 +51,7 @@ PHASES = {
     "O": "optimizer",
 }
 FORMULA_WIDTH = 90
+GLUE = "\N{NO-BREAK SPACE}"
 MIB = 2**20
 
 
@@ -130,9 +131,10 @@ def wrapped(formula: str) -> list[str]:
 def write_letters(formulas: Iterable[str]) -> None:
     """Print what the letters of formulas stand for."""
     used = {letter for formula in formulas for letter in letters_of(formula)}
-    told = ", ".join(f"{letter} {words}" for letter, words in LETTERS.items() if letter in used)
+    told = ", ".join(f"{letter}{GLUE}{words}" for letter, words in LETTERS.items() if letter in used)
     if told:
-        typer.echo(textwrap.fill(f"letters: {told}", 108, subsequent_indent="  ", break_on_hyphens=False))
+        lines = textwrap.fill(f"letters: {told}", 108, subsequent_indent="  ", break_on_hyphens=False)
+        typer.echo(lines.replace(GLUE, " "))
 
 
 def letters_of(formula: str) -> Iterator[str]:
