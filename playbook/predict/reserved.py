@@ -2,8 +2,8 @@
 
 Blocks are kept for the stream and the size that asked for them. Under FSDP2 the unit of embedding and head is
 gathered, flattened, differentiated and reduced in FP32 in tensors as large as itself, on streams of their
-own; nothing else fits into their blocks while layers are smaller. The loss leaves room of the size of its FP32
-logits. Both do not depend on the number of ranks, so the share of the peak does.
+own; nothing else fits into their blocks while layers are smaller. The loss leaves room of the size of its
+FP32 logits. Both do not depend on the number of ranks, so the share of the peak does.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@ import pytest
 
 from benchmarks.memory_figure import Source, figure, table
 
-SOURCE = Source(name="twins", goal="worst ≤ 4 %", file="x.json", pairs=((1.01e9, 1e9), (2e9, 2e9), (3e9, 4e9)))
+PAIRS = ((1.01e9, 1e9), (2e9, 2e9), (3e9, 4e9))
+SOURCE = Source(name="twins", goal="worst ≤ 4 %", file="x.json", pairs=PAIRS)
 
 
 def test_errors_are_relative_to_what_was_observed_and_sorted():
