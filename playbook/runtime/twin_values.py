@@ -30,6 +30,7 @@ def tile(out: Tensor, given: Tensor) -> None:
 
     Examples
     --------
+    >>> import torch
     >>> room = torch.empty(5)
     >>> tile(room, torch.tensor([1.0, 2.0]))
     >>> room.tolist()

@@ -169,17 +169,21 @@ function arrange(parts, open) {
 
 // The column of controls: `draw()` after any change of descriptors, values, refusal or run.
 export function column(element, get, set) {
-  let drawn = '', parts = [];
+  let drawn = '', parts = [], leaving = false;
   const open = new Set();
   const rebuild = list => {
     const focused = element.contains(document.activeElement) ? document.activeElement.dataset.pb : null, unfolded = [...element.querySelectorAll('.picks[open]')].map(one => one.dataset.pb);
+    // A field with a typed text commits it when it is taken off the page, and asks for a drawing in the middle of this one.
+    leaving = true;
     element.querySelectorAll('.control, .more').forEach(old => old.remove());
+    leaving = false;
     parts = list.map(d => [d, mount(d, set, get)]);
     element.prepend(...arrange(parts, open));
     for (const name of unfolded) element.querySelector(`[data-pb="${name}"]`)?.setAttribute('open', '');
     if (focused) element.querySelector(`[data-pb="${focused}"]`)?.focus();
   };
   return function draw() {
+    if (leaving) return;
     const list = get('controls'), key = JSON.stringify(list, lasting), refusal = get('refusal') || {}, busy = get('busy');
     if (key !== drawn) { drawn = key; rebuild(list); }
     element.classList.toggle('inert', busy);
