@@ -20,6 +20,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "logits": ("logits",),
 }
 """Colours of a picture from the axis up, and the terms each stands for."""
+STATE = ("parameters", "gradients", "optimizer", "master_weights")
+"""Terms of model state, as recipes count it."""
 LEVELS = 65535
 """A level is sent as a part of the highest one, in so many steps."""
 

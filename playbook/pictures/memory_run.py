@@ -24,7 +24,6 @@ MOST_RANKS = 8
 MOST_SEQUENCE = 128
 STRATEGIES = {0: "ddp", 3: "fsdp2"}
 """ZeRO stages that run on real ranks, and the strategy that does."""
-STATE_TERMS = ("parameters", "gradients", "optimizer", "master_weights")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

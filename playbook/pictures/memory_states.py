@@ -6,14 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 
+from playbook.pictures.memory_groups import STATE
 from playbook.predict import ZeroState, zero_states
 from playbook.predict.orders import pipeline
 from playbook.predict.stages import blocks_of, context
 from playbook.program.block import Block
 from playbook.spec import Scenario, Workload
 from playbook.tables import TERMS
-
-STATE = ("parameters", "gradients", "optimizer", "master_weights")
 
 
 def rank_states(s: Scenario, rank: int = 0) -> tuple[ZeroState, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from playbook.pictures.memory_groups import STATE
 from playbook.pictures.words import amount, counted, short
 from playbook.predict import TrainingMemory, ZeroState
 from playbook.spec import Scenario
@@ -12,7 +13,6 @@ from playbook.units import percent, thousands
 LARGE = 0.25
 """Share of the peak from which on a term is worth a sentence."""
 TRANSIENT = ("unsharded", "communication_buffers")
-STATE = ("parameters", "gradients", "optimizer", "master_weights")
 CLAIMS = {1: "optimizer state", 2: "optimizer state and gradients"}
 
 

@@ -66,18 +66,23 @@ def ask_child(
         child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=child_environment(threads)
         )
-        try:
-            code = child.wait(timeout=deadline_s)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(late) from None
-        finally:
-            child.kill()
-            child.wait()
-            if child.stdin is not None:
-                child.stdin.close()
+        code = end_of(child, deadline_s, late)
     if code == 0 and result.exists():
         return json.loads(result.read_text())
     raise failure_of(code, result, log, what)
+
+
+def end_of(child: subprocess.Popen[bytes], deadline_s: float, late: str) -> int:
+    """Wait for a child's exit code; it is killed if it is late, or if the waiting is interrupted."""
+    try:
+        return child.wait(timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(late) from None
+    finally:
+        child.kill()
+        child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
 
 
 def child_environment(threads: int) -> dict[str, str]:
