@@ -79,30 +79,8 @@ def math_forward(z: Sizes) -> list[Line]:
     ]
     copied = (heads("k heads", Q), heads("v heads", Q)) if shared else ()
     flat = (heads("q flat", Q),) if shared else (heads("q flat", Q), heads("k flat", Q))
-    locals_held = ("q scaled", "mask", *(("k heads",) if shared else ()))
     values = () if shared else (heads("v flat", Q),)
-    weighted = ("probabilities", "v heads" if shared else "v flat")
-    narrow = [
-        line(
-            "_to_copy", Made("narrow probabilities", scaled_to(P, z), "tp"), *values, holds=("probabilities",)
-        ),
-        line("bmm", heads("o wide", Q), holds=weighted, flops=product_flops(z)),
-        line(
-            "_to_copy",
-            heads("o heads", z.value * z.T * z.a * z.k),
-            heads("o", z.value * z.T * z.a * z.k),
-            holds=("o wide", q, k, v, *locals_held, "narrow probabilities"),
-        ),
-    ]
-    plain = [
-        line(
-            "bmm",
-            heads("o heads", Q),
-            heads("o", Q),
-            holds=(*weighted, *locals_held),
-            flops=product_flops(z),
-        )
-    ]
+    output = narrow_output(z, (q, k, v), values) if half else [wide_output(z)]
     softmax = () if half else values
     again = [
         *(widened if half else []),
@@ -126,9 +104,37 @@ def math_forward(z: Sizes) -> list[Line]:
         ),
         line("add", Made("masked scores", P, "tp"), holds=("scores", "mask")),
         line("_safe_softmax", Made("probabilities", P, "tp"), *softmax, holds=("masked scores", v)),
-        *(narrow[:1] if half else []),
+        *(output[:1] if half else []),
     ]
-    return [*core(again), *(narrow[1:] if half else plain)]
+    return [*core(again), *(output[1:] if half else output)]
+
+
+def narrow_output(z: Sizes, qkv: tuple[str, ...], values: tuple[Made, ...]) -> list[Line]:
+    """Probabilities in half precision, their product with the values in FP32, the output narrowed again."""
+    narrow, heads_out = Made("narrow probabilities", scaled_to(scores(z), z), "tp"), z.value * z.T * z.a * z.k
+    product = line("bmm", heads("o wide", query(z)), holds=weighted(z), flops=product_flops(z))
+    held = ("o wide", *qkv, *held_by_core(z), narrow.name)
+    return [
+        line("_to_copy", narrow, *values, holds=("probabilities",)),
+        product,
+        line("_to_copy", heads("o heads", heads_out), heads("o", heads_out), holds=held),
+    ]
+
+
+def wide_output(z: Sizes) -> Line:
+    """The product of probabilities and values, where all is FP32."""
+    made = (heads("o heads", query(z)), heads("o", query(z)))
+    return line("bmm", *made, holds=(*weighted(z), *held_by_core(z)), flops=product_flops(z))
+
+
+def weighted(z: Sizes) -> tuple[str, str]:
+    """What the last product multiplies."""
+    return "probabilities", "v heads" if grouped(z) else "v flat"
+
+
+def held_by_core(z: Sizes) -> tuple[str, ...]:
+    """What lives as long as the core's own frame."""
+    return ("q scaled", "mask", *(("k heads",) if grouped(z) else ()))
 
 
 def scaled_to(size: Size, z: Sizes) -> Size:
