@@ -1,5 +1,7 @@
 """Models whose sizes are easy to count by hand, and scenarios of them."""
 
+from typing import Any
+
 from playbook.spec import Layout, Model, Scenario, Workload, cluster
 
 SMALL = Model(
@@ -40,3 +42,8 @@ def scenario_of(framework: str = "textbook", model: Model = SMALL, **fields: obj
     layout = Layout(**{name: value for name, value in fields.items() if name in names})
     work = {"sequence": 32, **{name: value for name, value in fields.items() if name not in names}}
     return Scenario(model, Workload(**work), layout, cluster("laptop"), framework=framework)
+
+
+def gpt(**sizes: Any) -> Model:
+    """A GPT kind without grouped heads: LayerNorm, a feed-forward part without gate."""
+    return Model(family="gpt2", kv_heads=sizes["heads"], gated=False, norm="layer", **sizes)

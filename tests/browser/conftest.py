@@ -113,6 +113,14 @@ def stop(server: subprocess.Popen) -> None:
         return
 
 
+@pytest.fixture
+def pictures() -> Path:
+    """Where screenshots go: the folder that the environment names, or the cache of the tests."""
+    folder = Path(os.environ.get("PLAYBOOK_SCREENSHOTS", ROOT / ".pytest_cache" / "screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator:
     """One Chromium a module: while Playwright is open its event loop runs, and other tests want their own."""

@@ -6,6 +6,23 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
+SAVE = "([path, content]) => jupyterapp.serviceManager.contents.save(path, {type: 'notebook', content})"
+
+
+def open_explorer(page: Page, lab: str, view: str, source: str) -> Locator:
+    """Write a notebook of one cell, run it, and return the explorer that it shows."""
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": []}
+    content = {"cells": [{**cell, "source": source}], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    page.goto(f"{lab}/lab/workspaces/auto-{view}?reset")
+    page.wait_for_function("() => window.jupyterapp && jupyterapp.serviceManager.isReady")
+    page.evaluate(SAVE, [f"{view}_explorer.ipynb", content])
+    open_notebook(page, lab, f"{view}_explorer.ipynb")
+    run_all(page)
+    found = page.locator(f'[data-pb="explorer"][data-view="{view}"]').first
+    expect(part(found, "headline")).not_to_be_empty()
+    return found
+
 
 def open_notebook(page: Page, lab: str, name: str) -> None:
     """Open `name` in a fresh workspace and wait until its kernel is idle."""

@@ -1,7 +1,6 @@
 """MemoryExplorer as a reader uses it: a twin, a pipeline, one layer through its passes, a pasted model."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -9,14 +8,12 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Lab
-from tests.browser.notebook import open_notebook, part, run_all, use_theme
+from tests.browser.notebook import open_explorer, part, use_theme
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
-ROOT = Path(__file__).resolve().parents[2]
 CELL = """from widgets import MemoryExplorer
 explorer = MemoryExplorer("llama-3.1-70b", ranks=64, sequence=4096)
 explorer"""
-SAVE = "([path, content]) => jupyterapp.serviceManager.contents.save(path, {type: 'notebook', content})"
 PASTE = """(area, text) => {
     area.focus();
     area.value = text;
@@ -38,24 +35,7 @@ LLAMA_2_7B = {
 @pytest.fixture(scope="module")
 def shown(page: Page, lab: Lab) -> Locator:
     """One explorer in a notebook of its own; the tests below use it one after another."""
-    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": []}
-    page.goto(f"{lab.url}/lab/workspaces/auto-memory?reset")
-    page.wait_for_function("() => window.jupyterapp && jupyterapp.serviceManager.isReady")
-    content = {"cells": [{**cell, "source": CELL}], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
-    page.evaluate(SAVE, ["memory_explorer.ipynb", content])
-    open_notebook(page, lab.url, "memory_explorer.ipynb")
-    run_all(page)
-    found = page.locator('[data-pb="explorer"][data-view="memory"]').first
-    expect(part(found, "headline")).not_to_be_empty()
-    return found
-
-
-@pytest.fixture
-def pictures() -> Path:
-    folder = Path(os.environ.get("PLAYBOOK_SCREENSHOTS", ROOT / ".pytest_cache" / "screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return open_explorer(page, lab.url, "memory", CELL)
 
 
 def enter(explorer: Locator, name: str, value: str) -> None:

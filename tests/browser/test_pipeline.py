@@ -1,7 +1,6 @@
 """PipelineExplorer as a reader uses it: grid, whole step, hover, focus, scatter, files, a run, a model."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -9,40 +8,18 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import Lab
-from tests.browser.notebook import open_notebook, part, run_all, use_theme, wait_until
+from tests.browser.notebook import open_explorer, part, use_theme, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
-ROOT = Path(__file__).resolve().parents[2]
 CELL = """from widgets import PipelineExplorer
 PipelineExplorer(shown="forward", stages=4, microbatches=4)"""
-SAVE = "([path, content]) => jupyterapp.serviceManager.contents.save(path, {type: 'notebook', content})"
 RUN_MS = 120_000
-
-
-def notebook(source: str) -> dict:
-    cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": []}
-    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    return {"cells": [{**cell, "source": source}], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
 
 
 @pytest.fixture(scope="module")
 def shown(page: Page, lab: Lab) -> Locator:
     """One explorer in a notebook of its own; the tests below use it one after another."""
-    page.goto(f"{lab.url}/lab/workspaces/auto-pipeline?reset")
-    page.wait_for_function("() => window.jupyterapp && jupyterapp.serviceManager.isReady")
-    page.evaluate(SAVE, ["pipeline_explorer.ipynb", notebook(CELL)])
-    open_notebook(page, lab.url, "pipeline_explorer.ipynb")
-    run_all(page)
-    found = page.locator('[data-pb="explorer"][data-view="pipeline"]').first
-    expect(part(found, "headline")).not_to_be_empty()
-    return found
-
-
-@pytest.fixture
-def pictures() -> Path:
-    folder = Path(os.environ.get("PLAYBOOK_SCREENSHOTS", ROOT / ".pytest_cache" / "screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return open_explorer(page, lab.url, "pipeline", CELL)
 
 
 def show(explorer: Locator, words: str) -> None:

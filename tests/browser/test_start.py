@@ -1,6 +1,5 @@
 """The tour as a reader meets it: run all, move a slider, press Run, cancel a hung run, in both themes."""
 
-import os
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,6 @@ from tests.browser.notebook import explorer, open_notebook, part, pixels, run_al
 from tests.runtime.processes import left_running
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
-ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 180_000
 
 
@@ -24,14 +22,6 @@ def tour(page: Page, lab: Lab) -> Page:
     open_notebook(page, lab.url, "00_start.ipynb")
     run_all(page)
     return page
-
-
-@pytest.fixture
-def pictures() -> Path:
-    """Where screenshots go: the folder that the environment names, or the cache of the tests."""
-    folder = Path(os.environ.get("PLAYBOOK_SCREENSHOTS", ROOT / ".pytest_cache" / "screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def ranks_at_work(server_pid: int) -> list[psutil.Process]:

@@ -16,6 +16,7 @@ import pytest
 import playbook as pb
 from playbook.cli import run_command
 from playbook.units import GB, GIB
+from tests.shapes import gpt
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "cases_params.json"
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in json.loads(FILE.read_text("utf-8"))}
@@ -212,19 +213,15 @@ def test_the_embedding_is_told_apart(
 def test_the_mean_over_stages_is_not_what_the_heaviest_holds(
     given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    model = pb.Model(
+    model = gpt(
         name="unit-test",
-        family="gpt2",
         layers=given["layers"],
         hidden=16,
         heads=4,
-        kv_heads=4,
         head_dim=4,
         ffn=64,
         vocabulary=32,
         max_sequence=8,
-        gated=False,
-        norm="layer",
         tied=True,
     )
     layers = tuple(given["pp_layout"])

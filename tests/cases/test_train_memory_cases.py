@@ -25,6 +25,7 @@ from tests.cases.train_memory import (
     term,
     within,
 )
+from tests.shapes import gpt
 
 ABOUT_RECIPES = {"mem-14", "mem-15", "mem-17", "mem-18", "mem-19", "mem-20", "mem-24"}
 """Cases that the other file asks."""
@@ -38,18 +39,14 @@ def test_every_case_of_the_topic_is_asked_or_says_what_is_missing() -> None:
     assert all(entry["source"] for entry in CASES.values())
 
 
-GPT_J = pb.Model(
+GPT_J = gpt(
     name="gpt-j-6b",
-    family="gpt2",
     layers=28,
     hidden=4096,
     heads=16,
-    kv_heads=16,
     head_dim=256,
     ffn=16384,
     vocabulary=50400,
-    gated=False,
-    norm="layer",
     max_sequence=2048,
 )
 
@@ -107,29 +104,25 @@ def test_logits_in_two_dtypes_and_their_gradient_stand_side_by_side(
 def test_selective_recompute_drops_the_scores_and_with_flash_attention_nothing(
     given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    def gpt(layers: int) -> pb.Model:
-        return pb.Model(
+    def deep(layers: int) -> pb.Model:
+        return gpt(
             name="gpt",
-            family="gpt2",
             layers=layers,
             hidden=12288,
             heads=96,
-            kv_heads=96,
             head_dim=128,
             ffn=49152,
             vocabulary=64,
-            gated=False,
-            norm="layer",
             max_sequence=2048,
         )
 
     layout = pb.Layout(tp=8, sequence_parallel=True)
 
     def kept(**work: Any) -> int:
-        eight, one = (term(predict(gpt(n), layout, sequence=2048, **work), "activations") for n in (9, 1))
+        eight, one = (term(predict(deep(n), layout, sequence=2048, **work), "activations") for n in (9, 1))
         return eight - one  # what eight layers add; one is alive again where it is recomputed
 
-    assert given["a_s_over_h"] == gpt(1).heads * 2048 / gpt(1).hidden
+    assert given["a_s_over_h"] == deep(1).heads * 2048 / deep(1).hidden
     naive = kept(attention="math", recompute="selective") / kept(attention="math")
     assert naive == within(expected["paper_ratio_without_flash"], 1)
     saving = 1 - kept(recompute="selective") / kept()
@@ -149,24 +142,20 @@ def test_the_answer_says_that_flash_attention_keeps_no_scores(
 def test_attention_keeps_twelve_values_a_feature_and_no_scores_with_flash(
     given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    gpt = pb.Model(
+    layer = gpt(
         name="gpt",
-        family="gpt2",
         layers=1,
         hidden=given["h"],
         heads=given["heads"],
-        kv_heads=given["heads"],
         head_dim=256,
         ffn=32768,
         vocabulary=64,
-        gated=False,
-        norm="layer",
         max_sequence=4096,
     )
 
     def kept(attention: str) -> dict[str, int]:
         work = pb.Workload(sequence=given["s"], micro_batch=given["b"], attention=attention)
-        return {t.name: int(t.bytes) for t in pb.program(pb.Scenario(gpt, work)).templates}
+        return {t.name: int(t.bytes) for t in pb.program(pb.Scenario(layer, work)).templates}
 
     flash, naive = kept("flash"), kept("math")
     parts = ("input", "norm output", "q", "k", "v", "attention output")

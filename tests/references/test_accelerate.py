@@ -1,23 +1,19 @@
 """Numbers of `accelerate estimate-memory` for bert-base-cased (documentation of Accelerate, "Model size
 estimator"), from BERT's sizes."""
 
-import playbook as pb
 from playbook.spec import recipe
+from tests.shapes import gpt
 
 MIB = 2**20
 
-BERT = pb.Model(
+BERT = gpt(
     name="bert-base-cased",
-    family="gpt2",
     layers=12,
     hidden=768,
     heads=12,
-    kv_heads=12,
     head_dim=64,
     ffn=3072,
     vocabulary=28996,
-    gated=False,
-    norm="layer",
     tied=True,
     qkv_bias=True,
     output_bias=True,

@@ -5,6 +5,7 @@ import pytest
 
 import playbook as pb
 from playbook.spec import Moe
+from tests.shapes import gpt
 
 
 @pytest.mark.parametrize("stages", [4, 8, 16])
@@ -77,18 +78,14 @@ def test_stages_of_dense_and_expert_layers_differ_the_same_way():
 
 def test_gpt_2_with_a_padded_table():
     # karpathy/llm.c, issue 309: 124,475,904 parameters, 237 MiB in BF16 and 474 MiB for each FP32 moment.
-    padded = pb.Model(
+    padded = gpt(
         name="gpt2",
-        family="gpt2",
         layers=12,
         hidden=768,
         heads=12,
-        kv_heads=12,
         head_dim=64,
         ffn=3072,
         vocabulary=50304,
-        gated=False,
-        norm="layer",
         tied=True,
         qkv_bias=True,
         output_bias=True,
