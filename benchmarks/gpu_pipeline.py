@@ -72,23 +72,23 @@ def levers(schedule: str, by: str, chunks: int, **others: Any) -> dict[str, Any]
     return {"schedule": schedule, "by": by, "chunks": chunks, "microbatches": MICROBATCHES, **others}
 
 
-def check(pool: Any, schedule: str, by: str, chunks: int) -> dict[str, Any]:
+def check(pool: Any, schedule: str, by: str, chunks: int, ranks: int = RANKS) -> dict[str, Any]:
     """Parity of a schedule in miniature, its order on the ranks, and its memory."""
-    model = pb.Model(layers=RANKS * chunks, **SMALL)
+    model = pb.Model(layers=ranks * chunks, **SMALL)
     sizes = {"model": model, "sequence": 64, "micro_batch": 1, "repeats": 1, "seeds": (0,)}
     run = pool.submit("pp", **levers(schedule, by, chunks, **sizes)).result(PATIENCE_S)
     return {
         "parity": run.values[0]["parity"],
-        "in_order": in_order(run, schedule, chunks),
+        "in_order": in_order(run, schedule, chunks, ranks),
         "peak_bytes": [value["memory"]["peak_bytes"] for value in run.values],
         "peak_live": [value["pipeline"]["peak_live"] for value in run.values],
     }
 
 
-def in_order(run: Any, schedule: str, chunks: int) -> bool:
+def in_order(run: Any, schedule: str, chunks: int, ranks: int) -> bool:
     """Tell whether every rank ran the schedule's actions one after the other."""
     rows = run.timeline[run.timeline["lane"] == "compute"].sort_values("start_s", kind="stable")
-    orders = pb.schedule(schedule, RANKS, MICROBATCHES, chunks).orders
+    orders = pb.schedule(schedule, ranks, MICROBATCHES, chunks).orders
     return all(
         list(rows[rows["rank"] == rank]["label"]) == [str(action) for action in order]
         for rank, order in enumerate(orders)
