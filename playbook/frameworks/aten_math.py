@@ -6,7 +6,9 @@ Kept for backward are the queries and keys as they were multiplied, the probabil
 output is copied once more where the heads go back into one row, since no kernel wrote it in that order.
 
 Written down from traces of `_scaled_dot_product_attention_math` (aten/src/ATen/native/transformers/
-attention.cpp of torch 2.13), with its copies that have no row of their own beside the row before them.
+attention.cpp of torch 2.13), with its copies that have no row of their own beside the row before them. What
+the softmax takes and frees inside is there too: one byte a score forward, and on CUDA a product as large as
+the scores backward.
 """
 
 from collections.abc import Iterable
@@ -103,7 +105,13 @@ def math_forward(z: Sizes) -> list[Line]:
             flops=product_flops(z),
         ),
         line("add", Made("masked scores", P, "tp"), holds=("scores", "mask")),
-        line("_safe_softmax", Made("probabilities", P, "tp"), *softmax, holds=("masked scores", v)),
+        line(
+            "_safe_softmax",
+            Made("probabilities", P, "tp"),
+            Made("masked rows", z.b * z.a * z.s * (z.s + 1), "tp"),
+            *softmax,
+            holds=("masked scores", v),
+        ),
         *(output[:1] if half else []),
     ]
     return [*core(again), *(output[1:] if half else output)]
@@ -163,7 +171,12 @@ def math_backward(z: Sizes) -> list[Line]:
     needing = [
         line("bmm", heads(dv, Q), holds=("probabilities", first), flops=flops),
         line("bmm", Made("dprobabilities", P, "tp"), holds=(first, values), flops=flops),
-        line("_softmax_backward_data", Made("dscores", P, "tp"), holds=("dprobabilities", "probabilities")),
+        line(
+            "_softmax_backward_data",
+            Made("dscores", P, "tp"),
+            *((Made("dprobabilities times probabilities", P, "tp"),) if z.kernels == "cuda" else ()),
+            holds=("dprobabilities", "probabilities"),
+        ),
         line("bmm", heads("dk scaled", Q), holds=("dscores", "q flat"), flops=flops),
         line("bmm", heads("dq scaled", Q), holds=("dscores", keys, "q flat"), flops=flops),
     ]

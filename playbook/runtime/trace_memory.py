@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from playbook.runtime.collective_calls import tensors_of
+from playbook.runtime.kernel_scratch import scratch_bytes
 from playbook.runtime.owners import Place
 
 BEFORE = -1
@@ -59,10 +60,12 @@ class Ledger:
     ----------
     block_bytes
         The allocator hands out multiples of this: 512 on CUDA, 1 to count what tensors need.
+    kernels
+        Whose kernels the operations stand for, "cpu" or "cuda".
     """
 
-    def __init__(self, block_bytes: int = 1) -> None:
-        self.block_bytes = block_bytes
+    def __init__(self, block_bytes: int = 1, kernels: str = "cpu") -> None:
+        self.block_bytes, self.kernels = block_bytes, kernels
         self.holdings: list[Holding] = []
         self._live: dict[int, Holding] = {}
         self._watches: dict[int, weakref.ref] = {}
@@ -104,6 +107,7 @@ class Ledger:
         if self._op == WAIT:
             self._hand_on(args[0], result)
             return 0
+        self._pass_through(scratch_bytes(self._op, result, self.kernels))
         return sum(self._admit(tensor, term=None, birth=self._event) for tensor in tensors_of(result))
 
     @contextmanager
@@ -146,6 +150,15 @@ class Ledger:
             self._live[key] = made
             self.holdings.append(made)
         return size
+
+    def _pass_through(self, size: int) -> None:
+        """Enter what an operation takes and frees inside."""
+        if size:
+            event, place = self._event, self._place
+            held = Holding(
+                size_bytes=size, birth=event, death=event, term="temporary", op=self._op, place=place
+            )
+            self.holdings.append(held)
 
     def _close(self, key: int) -> Holding | None:
         held = self._live.pop(key, None)

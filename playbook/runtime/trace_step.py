@@ -83,7 +83,7 @@ def take_step(ready: Ready, batches: list[tuple[Tensor, Tensor]], watch: Watch =
 def open_ledger(ready: Ready, kernels: str) -> Ledger:
     """Enter what a rank holds between steps: parameters, optimizer state, rooms for messages, on a GPU cuBLAS
     workspaces."""
-    ledger = Ledger(CUDA_BLOCK_BYTES if kernels == "cuda" else 1)
+    ledger = Ledger(CUDA_BLOCK_BYTES if kernels == "cuda" else 1, kernels)
     if kernels == "cuda":
         ledger.reserve(torch_policy.POLICY.workspace_bytes, "workspace")
     for parameter in ready.part.module.parameters():
