@@ -6,7 +6,7 @@ memory-efficient attention for single precision without grouped heads, and plain
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,11 +18,16 @@ LARGEST_HEAD = 256
 """Features of a head that flash attention takes at most."""
 
 
+def core_of(attention: str) -> AbstractContextManager[None]:
+    """Run attention as matrix products while the context is open if it is "math", else as torch chooses."""
+    return sdpa_kernel(SDPBackend.MATH) if attention == "math" else nullcontext()
+
+
 @contextmanager
 def kernels_of(kernels: str, attention: str) -> Iterator[None]:
     """Run attention with the kernels of "cpu" or "cuda" while the context is open, or as matrix products."""
     if attention == "math":
-        with sdpa_kernel(SDPBackend.MATH):
+        with core_of(attention):
             yield
         return
     plain = F.scaled_dot_product_attention

@@ -12,6 +12,7 @@ import torch
 
 from playbook.models.batch import make_batch
 from playbook.runtime.action_owners import Together
+from playbook.runtime.cuda_kernels import core_of
 from playbook.runtime.part import LOOK_AWAY, Watch
 from playbook.runtime.torch_private import quiet
 from playbook.runtime.trace_build import Ready
@@ -112,6 +113,7 @@ def run_twin(
     with (
         twin_world(degrees(scenario), rank, device, net.price, hold, net.wait_s) as places,
         default_dtype(dtype),
+        core_of(scenario.workload.attention),
         quiet(),
         cleared(device),
     ):

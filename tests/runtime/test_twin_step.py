@@ -159,9 +159,50 @@ def test_a_model_that_is_built_with_other_parameters_is_refused(monkeypatch):
 def test_hugging_faces_code_is_chosen_by_what_a_model_has():
     names = ("llama-3.1-8b", "qwen3-8b", "qwen2.5-7b", "mistral-7b-v0.3", "mistral-7b-v0.1")
     assert [kind_of(pb.model(name))[0] for name in names] == ["Llama", "Qwen3", "Qwen2", "Llama", "Mistral"]
-    for name, why in (("gpt2", "LayerNorm"), ("gemma-2-2b", "GELU"), ("mixtral-8x7b", "routed experts")):
+    for name, why in (("gpt2", "LayerNorm"), ("gemma-2-2b", "GELU"), ("deepseek-v3", "routed experts")):
         with pytest.raises(ValueError, match=f"has .*{why}.*: not of a Hugging Face kind"):
             kind_of(pb.model(name))
+
+
+def test_mixtures_of_experts_are_told_apart_by_their_routers():
+    kind, more = kind_of(pb.model("mixtral-8x7b"))
+    assert (kind, more["num_local_experts"], more["intermediate_size"]) == ("Mixtral", 8, 14336)
+    sparse = replace(pb.model("qwen3-30b-a3b"), layers=6)
+    assert sparse.moe is not None
+    kind, more = kind_of(replace(sparse, moe=replace(sparse.moe, dense_layers=(0, 3))))
+    assert (kind, more["num_experts"], more["num_experts_per_tok"]) == ("Qwen3Moe", 128, 8)
+    assert more["mlp_only_layers"] == [0, 3]
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "qwen3-30b-a3b"])
+def test_hugging_faces_experts_take_a_step_each_with_as_many_tokens(name):
+    pytest.importorskip("transformers")
+    full = pb.model(name)
+    assert full.moe is not None
+    sizes: Any = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "vocabulary": 256}
+    model = replace(full, name="small", ffn=64, moe=replace(full.moe, ffn=32), **sizes)
+    assert sum(weight.numel() for weight in hugging_face(model).parameters()) == model.parameters
+    s = scenario("transformers", sequence=64, recipe="fsdp2-mixed", model=model, dp=4, zero=3)
+    found = run_twin(s, 1, network="modelled", device=CPU, repeats=1)
+    assert found["seconds"] > 0
+
+
+def test_a_twin_computes_attention_as_matrix_products_where_asked(monkeypatch):
+    chosen = []
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*args, **kwargs):
+        enabled = (torch.backends.cuda.math_sdp_enabled(), torch.backends.cuda.flash_sdp_enabled())
+        chosen.append(enabled)
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    s = scenario(dp=2)
+    for attention in ("flash", "math"):
+        work = replace(s.workload, attention=attention)
+        run_twin(replace(s, workload=work), 0, network="off", device=CPU, repeats=1)
+    assert set(chosen[: len(chosen) // 2]) == {(True, True)}
+    assert set(chosen[len(chosen) // 2 :]) == {(True, False)}
 
 
 def test_without_transformers_the_message_says_what_is_missing(monkeypatch):
