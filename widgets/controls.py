@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Option = tuple[str | int, str]
-"""Value of the trait, and the words shown for it."""
+Option = tuple[str | int, str] | tuple[str | int, str, str]
+"""Value of the trait, the words shown for it and, in a drop-down list, the heading that it stands under."""
 
 
 def slider(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from playbook.frameworks import policies
-from playbook.spec import Scenario
+from playbook.pictures.models import model_choices
+from playbook.spec import Scenario, presets
 from playbook.units import thousands
 
 if TYPE_CHECKING:
@@ -31,13 +33,16 @@ PASTED = "Not in use: the pasted config.json is the model."
 STOOD_IN = "Not in use: the papers' accounting is drawn in its place; the line under the buttons says why."
 
 
-def options(view: MemoryView | None, tp: int, config: str) -> dict[str, Any]:
+def options(view: MemoryView | None, tp: int, config: str, model: str) -> dict[str, Any]:
     """What controls say of the picture, and those that it has no use for.
 
     A pasted configuration puts the preset out of use. A framework that is stood in for and a sequence that
-    is cut keep their controls: another choice may be drawn as it is.
+    is cut keep their controls: another choice may be drawn as it is. A model that is no preset, such as the
+    path of a file, stands above the presets.
     """
     made: dict[str, Any] = {"model": {"idle": PASTED}} if config.strip() else {}
+    if model not in presets.names("models"):
+        made.setdefault("model", {})["options"] = [[model, Path(model).name], *map(list, model_choices())]
     if tp == 1:
         made["sequence_parallel"] = None
     if view is not None and view.asked:

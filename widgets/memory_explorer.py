@@ -20,6 +20,7 @@ from playbook.pictures.memory_run import (
     with_step,
 )
 from playbook.pictures.memory_view import memory_view
+from playbook.pictures.models import model_choices
 from playbook.runtime.trace_scope import check_traceable
 from playbook.spec import Scenario, presets
 from playbook.spec.recipe import RECIPES
@@ -80,7 +81,7 @@ class MemoryExplorer(RunningExplorer):
     VIEW = "memory"
 
     model = T.Unicode("llama-3.1-70b", help="Preset, or path of a Hugging Face config.json.").tag(
-        sync=True, control=select("Model", [(name, name) for name in presets.names("models")])
+        sync=True, control=select("Model", model_choices())
     )
     recipe = T.Unicode("fsdp2-mixed", help="Bytes per parameter of weight, gradient and optimizer.").tag(
         sync=True,
@@ -139,7 +140,7 @@ class MemoryExplorer(RunningExplorer):
 
     def options(self) -> dict[str, Any]:
         """What controls say of the picture: not in use, or not as asked for."""
-        return options(self._view, self.tp, self.config)
+        return options(self._view, self.tp, self.config, self.model)
 
     def draw(self) -> dict[str, Any]:
         """Picture of the scenario, with its trace and with the real step of its stand-in where they ran."""

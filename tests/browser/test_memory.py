@@ -59,6 +59,17 @@ def test_the_first_picture_has_no_pipeline_and_its_twin_says_what_it_is(
     shown.screenshot(path=pictures / "memory-first-light.png")
 
 
+def test_models_stand_under_their_families_and_a_typed_name_chooses_one(shown: Locator, page: Page) -> None:
+    control = part(shown, "control-model")
+    expect(control).to_have_attribute("aria-label", "Model")
+    expect(control.locator('optgroup[label="Llama, Meta"] option')).to_have_count(9)
+    control.focus()
+    page.keyboard.type("Llama 3.1 8B")
+    expect(shown.locator(".kick")).to_contain_text("llama-3.1-8b")
+    control.select_option(label="Llama 3.1 70B")
+    expect(shown.locator(".kick")).to_contain_text("llama-3.1-70b")
+
+
 def test_a_real_step_and_the_dark_theme_take_the_picture_of_the_readme(
     shown: Locator, page: Page, pictures: Path
 ) -> None:

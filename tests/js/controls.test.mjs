@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { show } from '../../widgets/views/format.js';
-import { folded, typed, wire } from '../../widgets/views/controls.js';
+import { folded, grouped, typed, wire } from '../../widgets/views/controls.js';
 
 // The little of an element that a control touches.
 function element(value = '') {
@@ -54,6 +54,12 @@ test('a pasted text is sent at once and again when it was changed', async () => 
 });
 test('a refused size names one with its unit', () => {
   assert.deepEqual(typed('lots', { show: 'bytes' }, 65536), { refused: '“lots” is not a number: use one, such as 64 KiB' });
+});
+test('options in a row with one heading stand under it, and those without stand alone', () => {
+  const html = grouped([['my.json', 'my.json'], ['a-7b', 'A 7B', 'A & Co'], ['a-70b', 'A 70B', 'A & Co'], ['b-1b', 'B 1B', 'B']]);
+  assert.equal(html, '<option value="my.json">my.json</option>'
+    + '<optgroup label="A &amp; Co"><option value="a-7b">A 7B</option><option value="a-70b">A 70B</option></optgroup>'
+    + '<optgroup label="B"><option value="b-1b">B 1B</option></optgroup>');
 });
 test('a fold lists what lies in it', () => {
   assert.equal(folded([{ more: 'More', brief: 'recompute' }, { more: 'More', label: 'Stage cut' }]), 'More: recompute, Stage cut');

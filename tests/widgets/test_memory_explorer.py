@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from playbook.pictures.models import model_choices
 from playbook.pictures.words import bare, difference
 from playbook.spec import presets
 from widgets import MemoryExplorer
@@ -212,6 +213,19 @@ def test_every_preset_gives_a_picture():
         explorer.model = name
         assert explorer.refusal == {}, (name, explorer.refusal)
         assert explorer.picture["kick"].startswith(name)
+
+
+def test_models_are_offered_by_family_and_a_file_of_ones_own_above_them(tmp_path):
+    explorer = MemoryExplorer()
+    offered = next(one for one in explorer.controls if one["name"] == "model")["options"]
+    assert ["llama-3.1-8b", "Llama 3.1 8B", "Llama, Meta"] in offered
+    assert all(len(option) == 3 for option in offered)
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(presets.load("models", "gpt2")["config"]))
+    explorer.model = str(path)
+    assert explorer.refusal == {}
+    offered = next(one for one in explorer.controls if one["name"] == "model")["options"]
+    assert offered[:2] == [[str(path), "mine.json"], list(model_choices()[0])]
 
 
 def test_the_trace_of_a_pipeline_is_of_the_rank_that_is_drawn():

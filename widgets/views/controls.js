@@ -20,6 +20,19 @@ export function nearest(values, value) {
 const labelled = (d, id, field = '') =>
   `<div class="label" title="${escape(d.help || '')}"><label for="${id}">${escape(d.label)}</label>${field}</div>`;
 
+const choice = ([value, text]) => `<option value="${escape(value)}">${escape(text)}</option>`;
+
+// Options of a drop-down; those in a row with the same third entry stand under it as their heading.
+export function grouped(options) {
+  const runs = [];
+  for (const option of options) {
+    const group = option[2] || '';
+    if (!runs.length || runs.at(-1).group !== group) runs.push({ group, html: '' });
+    runs.at(-1).html += choice(option);
+  }
+  return runs.map(({ group, html }) => (group ? `<optgroup label="${escape(group)}">${html}</optgroup>` : html)).join('');
+}
+
 const build = {
   range(d, id) {
     const field = `<input class="field" type="text" inputmode="decimal" autocomplete="off" spellcheck="false" data-pb="field-${d.name}" aria-label="${escape(d.label)}, typed">`;
@@ -27,7 +40,7 @@ const build = {
       + `<input id="${id}" type="range" min="0" max="${d.values.length - 1}" step="1" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`;
   },
   select: (d, id) => `${labelled(d, id)}<select id="${id}" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`
-    + `${d.options.map(([value, text]) => `<option value="${escape(value)}">${escape(text)}</option>`).join('')}</select>`,
+    + `${grouped(d.options)}</select>`,
   segments: (d, id) => `<div class="label" title="${escape(d.help || '')}"><span id="${id}">${escape(d.label)}</span></div>`
     + `<div class="segments" role="radiogroup" aria-labelledby="${id}" data-pb="control-${d.name}">`
     + `${d.options.map(([value, text]) => `<label><input type="radio" name="${id}" value="${escape(value)}" aria-label="${escape(text)}">${escape(text)}</label>`).join('')}</div>`,
