@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,7 @@ def write_summary(folder: Path) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "machine": gpu_names(),
         "torch": torch.__version__,
+        "transformers": transformers_version(),
         "command": "python -m benchmarks.gpu_twin",
         "cases": len(CASES),
         "measured": len(errors),
@@ -160,6 +162,14 @@ def write_summary(folder: Path) -> None:
         "rows": sorted(rows, key=lambda row: row["case"]),
     }
     (folder / "gpu_twin.json").write_text(json.dumps(told, indent=1) + "\n")
+
+
+def transformers_version() -> str:
+    """Version of the package whose code some cases run."""
+    try:
+        return version("transformers")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def gpu_names() -> str:

@@ -36,7 +36,8 @@ def take_turns(module: nn.Module) -> None:
 def put_turns(router: Any, _: Any, result: tuple[Tensor, Tensor, Tensor]) -> None:
     """Overwrite a router's choice, unseen by autograd, which then gives the scores' gradients to these."""
     choice_TK = result[-1]
-    choice_TK.data.copy_(turns(*choice_TK.shape, router.weight.shape[0], choice_TK.device))
+    tokens, active = choice_TK.shape
+    choice_TK.data.copy_(turns(tokens, active, router.weight.shape[0], choice_TK.device))
 
 
 def turns(tokens: int, active: int, experts: int, device: torch.device | None = None) -> Tensor:

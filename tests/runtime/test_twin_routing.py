@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -21,9 +23,9 @@ class TopKRouter(nn.Module):
 
 
 def routed(x):
-    module = nn.Sequential(TopKRouter())
-    take_turns(module)
-    return module, module(x)
+    router: Any = TopKRouter()
+    take_turns(nn.Sequential(router))
+    return router, router(x)
 
 
 def test_every_expert_gets_as_many_tokens_and_no_token_one_twice():
@@ -42,10 +44,10 @@ def test_where_tokens_do_not_divide_the_first_experts_get_one_more(tokens, activ
 
 
 def test_the_scores_of_the_experts_in_turn_get_the_gradient():
-    module, (logits, weights, choice) = routed(torch.randn(TOKENS, 4))
+    router, (logits, weights, choice) = routed(torch.randn(TOKENS, 4))
     logits.retain_grad()
     (weights[:, 0] * torch.arange(1.0, TOKENS + 1)).sum().backward()
-    assert module[0].weight.grad.abs().sum() > 0
+    assert router.weight.grad.abs().sum() > 0
     assert choice[0].tolist() == [0, 1]
 
 
