@@ -138,3 +138,7 @@ def test_keys_of_a_config_that_were_not_read_are_named_in_every_form(command, an
     assert answer(f"memory --model {path} --sequence 4")["note"] == note
     assert command(f"memory --model {path} --sequence 4")[1].endswith(f"note: {note}\n")
     assert note in command(f"params --model {path}")[1]
+    asked = ("kv --tokens 4", "inference --prompt 2 --output 2", "fit --vary micro-batch", "explain 1KiB")
+    for words in asked:
+        assert answer(f"{words} --model {path}")["note"].endswith(note), words
+        assert note in command(f"{words} --model {path}")[1], words

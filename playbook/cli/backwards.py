@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from playbook.cli.kv import DEFAULT_TOKENS, LEFT_OUT
+from playbook.cli.kv import DEFAULT_TOKENS, LEFT_OUT, write_end
 from playbook.cli.lengths import length
 from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
@@ -137,7 +137,7 @@ def explain(scenario: Scenario, as_json: bool, amount: str) -> None:
 
     found = explain_allocation(amount, scenario)
     if as_json:
-        keys = ("bytes", "sentence", "sequence", "micro_batch", "rows")
+        keys = ("bytes", "sentence", "sequence", "micro_batch", "rows", "note")
         write_json({key: getattr(found, key) for key in keys})
         return
     write_pairs([("scenario", summary(scenario)), ("answer", found.sentence)])
@@ -154,4 +154,4 @@ def explain(scenario: Scenario, as_json: bool, amount: str) -> None:
         for row in found.rows[:NEAREST]
     ]
     write_table(("tensor", "born", "size", "off", "at sequence", "formula"), rows, words=(0, 1, 5))
-    typer.echo("source: formula")
+    write_end(found.note)

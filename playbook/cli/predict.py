@@ -99,14 +99,15 @@ def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:
     The code is PyTorch's. Example: playbook trace --model llama-3.1-8b --dp 8 --zero 3
     """
     from playbook.predict import training_memory
+    from playbook.predict.left_out import left_out
     from playbook.runtime.trace import trace as traced
 
     ran = replace(scenario, framework="torch")
     announce(f"tracing {scenario.model.name} on fake tensors, which takes seconds to a few minutes")
-    found, unread = traced(scenario, rank=rank), scenario.model.unread
+    found, note = traced(scenario, rank=rank), left_out(scenario.model)
     if as_json:
         content = {key: getattr(found, key) for key in TRACE_KEYS}
-        write_json({**content, "framework": ran.framework, "note": unread})
+        write_json({**content, "framework": ran.framework, "note": note})
         return
     formula = training_memory(ran, rank=found.rank)
     formulas = {row["term"]: row["formula"] for row in formula.terms}
@@ -130,8 +131,8 @@ def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:
         predicted={row["term"]: row["bytes"] for row in formula.terms},
     )
     typer.echo("source: traced; predicted and formula: formula")
-    if unread:
-        typer.echo(f"note: {unread}")
+    if note:
+        typer.echo(f"note: {note}")
 
 
 def real_code(scenario: Scenario) -> list[tuple[str, str]]:

@@ -69,14 +69,15 @@ def twin(scenario: Scenario, rank: int | None, as_json: bool, network: str, buil
 
     The code is PyTorch's. Example: playbook twin --model llama-3.2-1b --dp 8 --zero 3 --sequence 2048
     """
+    from playbook.predict.left_out import left_out
     from playbook.runtime.twin import twin as take_twin
     from playbook.runtime.twin_scope import as_run
 
     announce(f"taking the step of {build or scenario.model.name}, which takes seconds to a few minutes")
     found = take_twin(scenario, rank, network, build=build)
-    ran, unread = as_run(scenario), "" if build else scenario.model.unread
+    ran, note = as_run(scenario), "" if build else left_out(scenario.model)
     if as_json:
-        told = {"exposed_seconds": found.exposed_s, "framework": ran.framework, "note": unread}
+        told = {"exposed_seconds": found.exposed_s, "framework": ran.framework, "note": note}
         write_json({key: told[key] if key in told else getattr(found, key) for key in KEYS})
         return
     place = ", ".join(f"{axis} {index}" for axis, index in found.coordinates.items())
@@ -100,5 +101,5 @@ def twin(scenario: Scenario, rank: int | None, as_json: bool, network: str, buil
     typer.echo("")
     write_terms(found.terms, found.peak_bytes)
     typer.echo("source: twin")
-    if unread:
-        typer.echo(f"note: {unread}")
+    if note:
+        typer.echo(f"note: {note}")

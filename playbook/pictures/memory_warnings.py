@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from playbook.pictures.memory_groups import STATE
 from playbook.pictures.words import amount, counted, short
 from playbook.predict import TrainingMemory, ZeroState
+from playbook.predict.left_out import left_out
 from playbook.spec import Scenario
 from playbook.units import percent, thousands
 
@@ -34,7 +35,7 @@ def warnings(memory: TrainingMemory, states: tuple[ZeroState, ...]) -> list[str]
         experts(s),
         selective(s),
         claim(s, states),
-        unread(s),
+        uncounted(s),
     )
     return [text for text in found if text]
 
@@ -116,12 +117,10 @@ def claim(s: Scenario, states: tuple[ZeroState, ...]) -> str:
     )
 
 
-def unread(s: Scenario) -> str:
-    """Name the keys of a configuration that nothing here understands."""
-    keys = s.model.ignored_keys
-    if not keys:
-        return ""
-    return f"Keys of the config.json that are not understood and left aside: {', '.join(keys)}."
+def uncounted(s: Scenario) -> str:
+    """Name keys of a configuration that were not understood, and modules that no number has."""
+    found = left_out(s.model)
+    return found and f"{found[0].upper()}{found[1:]}."
 
 
 def limit_of(s: Scenario, zero: int) -> float:

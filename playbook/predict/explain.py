@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from playbook.predict.left_out import left_out, noted
 from playbook.predict.suspects import Suspect, suspects
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario
@@ -36,7 +37,12 @@ class Explanation:
     suspects: tuple[Suspect, ...]
 
     def __repr__(self) -> str:
-        return f"Explanation({self.sentence})"
+        return f"Explanation({noted(self.sentence, self.note)})"
+
+    @property
+    def note(self) -> str:
+        """What of the model has no tensor here, in words; else empty."""
+        return left_out(self.scenario.model)
 
     @property
     def nearest(self) -> Suspect:

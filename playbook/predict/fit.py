@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from playbook.predict.fit_search import Memo, Tried, first_that_fits, last_that_fits
 from playbook.predict.fit_serving import serving_choices
 from playbook.predict.fit_training import Choices, choices_of, tried, ways
+from playbook.predict.left_out import left_out, noted
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario, Serving
 from playbook.spec.rules import choice
@@ -43,7 +44,7 @@ class Fit:
     tried
         Every value that was evaluated, in order.
     note
-        What bounds the value, or what would make room, in words.
+        What bounds the value, or what would make room, and what of the model is left out, in words.
     """
 
     scenario: Scenario
@@ -125,7 +126,8 @@ def fit(s: Scenario, vary: str = "sequence", serving: Serving | None = None) -> 
     if index is None:
         note = offered(choices.change(least.value), least)
     else:
-        note = words(ended(memo, field), nodes(s, field, value))
+        note = noted(ended(memo, field), nodes(s, field, value))
+    note = noted(note, left_out(s.model))
     return Fit(
         scenario=s, serving=None, vary=field, value=value, limit_bytes=limit, tried=memo.tried, note=note
     )
@@ -153,7 +155,8 @@ def fit_serving(s: Scenario, field: str, serving: Serving) -> Fit:
     if index is None:
         note = f"the least needs {gb(memo.tried[0].device_bytes)}; {SMALLER}"
     else:
-        note = words(choices.words(index), ended(memo, field), nodes(s, field, value))
+        note = noted(choices.words(index), ended(memo, field), nodes(s, field, value))
+    note = noted(note, left_out(s.model))
     return Fit(
         scenario=s, serving=serving, vary=field, value=value, limit_bytes=limit, tried=memo.tried, note=note
     )
@@ -177,11 +180,6 @@ def nodes(s: Scenario, field: str, gpus: int | None) -> str:
         return ""
     number = (gpus + idle) // each
     return f"{number} node{'s' * (number > 1)} of {each}, {idle} of the {gpus + idle} GPUs idle"
-
-
-def words(*parts: str) -> str:
-    """Join the parts of a note that say something."""
-    return "; ".join(filter(None, parts))
 
 
 def offered(s: Scenario, least: Tried) -> str:

@@ -9,6 +9,7 @@ from playbook.predict.inference_rules import check_layout, check_length, check_s
 from playbook.predict.inference_stage import InferenceStage, stage_of
 from playbook.predict.kv_cache import KvCache
 from playbook.predict.kv_pool import KvPool
+from playbook.predict.left_out import left_out, noted
 from playbook.spec import Cluster, Layout, Model, Serving, smallest_cluster
 from playbook.tables import table
 from playbook.units import gb, thousands
@@ -176,7 +177,7 @@ class InferenceMemory:
 
     @property
     def note(self) -> str:
-        """What to mind, in words."""
+        """What to mind, and what of the model is left out, in words."""
         found = []
         if self.pool_bytes < 0:
             found.append(f"weights and workspace leave no pool: {gb(-self.pool_bytes)} are missing")
@@ -185,7 +186,7 @@ class InferenceMemory:
                 f"{thousands(self.capacity_sequences)} of {thousands(self.serving.concurrency)} sequences "
                 "fit at once, the others wait"
             )
-        return "; ".join([*found, *filter(None, [self.kv_cache.note])])
+        return noted(*found, self.kv_cache.note, left_out(self.model))
 
     @property
     def table(self) -> "DataFrame":

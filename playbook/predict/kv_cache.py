@@ -9,6 +9,7 @@ from playbook.predict.inference_rules import check_length
 from playbook.predict.kv_layers import KvLayers, as_layers, padding
 from playbook.predict.kv_pool import KvPool
 from playbook.predict.kv_words import kv_note
+from playbook.predict.left_out import left_out
 from playbook.spec import Model
 from playbook.spec.formats import CacheFormat, cache_format
 from playbook.spec.rules import divisors, flag, settle, whole
@@ -43,6 +44,8 @@ class KvCache:
         Tokens that one step takes at most.
     hybrid
         Whether the engine gives back pages behind a window.
+    left_out
+        What of the model is not in the layers, in words.
     """
 
     layers: tuple[KvLayers, ...]
@@ -55,6 +58,7 @@ class KvCache:
     block: int = 16
     batched: int = BATCHED_TOKENS
     hybrid: bool = True
+    left_out: str = ""
 
     def __post_init__(self) -> None:
         for name in NUMBERS:
@@ -245,6 +249,7 @@ def kv_cache(
     """
     if isinstance(model, Model):
         check_length(model, "tokens", whole("tokens", tokens))
+        how = {"left_out": left_out(model), **how}
     return KvCache(
         layers=as_layers(model), form=cache_format(dtype), tokens=tokens, sequences=sequences, **how
     )

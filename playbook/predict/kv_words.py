@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from playbook.predict.left_out import noted
 from playbook.units import size, thousands
 
 if TYPE_CHECKING:
@@ -9,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def kv_note(cache: "KvCache") -> str:
-    """Say why a cache is larger than its bytes per token suggest; empty if it is not."""
-    found = (replication(cache), growth(cache), uniform(cache), padded(cache), shared(cache))
-    return "; ".join(text for text in found if text)
+    """Say why a cache is larger than its bytes per token suggest, and what it leaves out; else empty."""
+    larger = (replication(cache), growth(cache), uniform(cache), padded(cache), shared(cache))
+    return noted(*larger, cache.left_out)
 
 
 def replication(cache: "KvCache") -> str:

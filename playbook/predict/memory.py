@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from playbook.frameworks import policy
+from playbook.predict.left_out import left_out, noted
 from playbook.predict.padding import padded_experts
 from playbook.predict.reserved import Unused, unused_of
 from playbook.predict.stages import blocks_of, context, program_of, rank_memories, templates
@@ -75,9 +76,8 @@ class TrainingMemory:
 
     @property
     def note(self) -> str:
-        """What a lever or a degree does not do here, and keys of the model's file that were not read; else
-        empty."""
-        return "; ".join(filter(None, (self._idle_lever, self.scenario.model.unread)))
+        """What a lever or a degree does not do here, and what of the model is left out; else empty."""
+        return noted(self._idle_lever, left_out(self.scenario.model))
 
     @property
     def _idle_lever(self) -> str:

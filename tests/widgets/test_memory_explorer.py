@@ -161,7 +161,7 @@ def test_a_pasted_mistake_is_answered_under_its_field_and_stays_there(config, wo
 
 def test_a_key_that_is_not_understood_is_named():
     explorer = MemoryExplorer(config=json.dumps({**LLAMA_2_7B, "surprise": 1}))
-    assert explorer.picture["warnings"][-1].endswith("not understood and left aside: surprise.")
+    assert explorer.picture["warnings"][-1].endswith("without a part in these numbers: surprise.")
 
 
 def test_a_refused_degree_stands_under_its_control():
