@@ -174,6 +174,7 @@ class Model(Counts):
             "norms over all heads together": self.qk_norm == "full",
             "attention sinks": self.sinks,
             "further scalars": self.scalars > 0,
+            "multi-token modules": self.mtp > 0,
         }
         return tuple(name for name, found in odd.items() if found)
 

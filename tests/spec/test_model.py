@@ -84,7 +84,7 @@ def test_a_tied_head_has_no_weight_of_its_own():
         ("phi-3-mini-4k", ()),
         ("gpt2", ("LayerNorm", "learned positions", "a feed-forward part without gate", "GELU")),
         ("mixtral-8x7b", ("routed experts",)),
-        ("deepseek-v3", ("routed experts", "latent attention")),
+        ("deepseek-v3", ("routed experts", "latent attention", "multi-token modules")),
         ("gemma-2-2b", ("GELU", "norms before and behind each part")),
         ("olmo-2-7b", ("norms behind each part only", "norms over all heads together")),
         ("gpt-oss-120b", ("routed experts", "attention sinks")),
