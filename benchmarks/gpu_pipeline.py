@@ -1,8 +1,9 @@
-"""Pipelines on two GPUs over NCCL: parity and order, then makespan and actions against the simulation.
+"""Pipelines on GPUs over NCCL: parity and order, then makespan and actions against the simulation.
 
     python -m benchmarks.gpu_pipeline --output DIR
+    python -m benchmarks.gpu_pipeline --output DIR --ranks 4 --seconds 150
 
-Each stage is timed alone, one message too, and the schedule is simulated with these numbers; the step on both
+Each stage is timed alone, one message too, and the schedule is simulated with these numbers; the step on all
 GPUs is compared with that. Every part that ends is written at once, and one that fails says so.
 """
 
@@ -14,6 +15,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,12 @@ CHANNELS = "NCCL_MAX_P2P_NCHANNELS"
 """A message that waits for its receiver keeps so many of a GPU's processors from the compute beside it."""
 
 
+def model_of(ranks: int) -> dict[str, Any]:
+    """The large model with as many layers on each rank as two have."""
+    layers = MODEL["layers"] * ranks // RANKS
+    return {**MODEL, "layers": layers, "name": f"{layers} layers of {MODEL['hidden']}"}
+
+
 def levers(schedule: str, by: str, chunks: int, **others: Any) -> dict[str, Any]:
     """Levers of a run."""
     return {"schedule": schedule, "by": by, "chunks": chunks, "microbatches": MICROBATCHES, **others}
@@ -110,8 +118,9 @@ def time_schedule(schedule: str, by: str, chunks: int, model: dict[str, Any], sh
     from playbook.spec import Model
     from playbook.strategies.pp import ranks
 
-    run = strategy_run("pp", RANKS, **levers(schedule, by, chunks, **shape, model=Model(**model)))
-    place, scenario = world(here().device, "pp"), run.scenario
+    place = world(here().device, "pp")
+    run = strategy_run("pp", place.ranks, **levers(schedule, by, chunks, **shape, model=Model(**model)))
+    scenario = run.scenario
     order = schedule_of(scenario, run.own)
     torch.manual_seed(0)
     with torch.device(place.device):
@@ -138,7 +147,8 @@ def time_schedule(schedule: str, by: str, chunks: int, model: dict[str, Any], sh
 
 def measure_one(pool: Any, schedule: str, by: str, chunks: int) -> dict[str, Any]:
     """Makespan and actions of one schedule, beside what the simulation says."""
-    values = pool.submit(time_schedule, schedule, by, chunks, MODEL, SHAPE).result(PATIENCE_S).values
+    model = model_of(pool.ranks)
+    values = pool.submit(time_schedule, schedule, by, chunks, model, SHAPE).result(PATIENCE_S).values
     rows = [value.pop("rows") for value in values]
     waiting = [sum(row["duration_s"] for row in own if row["kind"] == "wait") for own in rows]
     lives = {
@@ -175,17 +185,21 @@ def attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return {**told, "seconds": round(time.monotonic() - begin_s, 2)}
 
 
-def with_a_pool(pools: list[Any], work: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+def with_a_pool(
+    pools: list[Any], work: Callable[[Any], dict[str, Any]], ranks: int = RANKS
+) -> dict[str, Any]:
     """Run one part; after a failure the next one gets fresh ranks."""
     if not pools:
-        pools.append(pb.Pool(ranks=RANKS, backend="nccl"))
+        pools.append(pb.Pool(ranks=ranks, backend="nccl"))
     told = attempt(lambda: work(pools[0]))
     if "failed" in told:
         pools.pop().close()
     return told
 
 
-def measure_pipelines(keep: Callable[[dict[str, Any]], object], seconds: float) -> dict[str, Any]:
+def measure_pipelines(
+    keep: Callable[[dict[str, Any]], object], seconds: float, ranks: int = RANKS
+) -> dict[str, Any]:
     """Everything, as one JSON object; `keep` is called with what is known after every part."""
     import torch
 
@@ -196,21 +210,20 @@ def measure_pipelines(keep: Callable[[dict[str, Any]], object], seconds: float) 
         "torch": torch.__version__,
         "command": "python -m benchmarks.gpu_pipeline",
         "settings": {CHANNELS: os.environ[CHANNELS]},
-        "model": MODEL,
-        "shape": {**SHAPE, "ranks": RANKS, "microbatches": MICROBATCHES},
+        "model": model_of(ranks),
+        "shape": {**SHAPE, "ranks": ranks, "microbatches": MICROBATCHES},
         "runs": [],
     }
     pools: list[Any] = []
     for by in ("hand", "library"):
-        for kind, work in (("timed", measure_one), ("checked", check)):
+        for kind, work in (("timed", measure_one), ("checked", partial(check, ranks=ranks))):
             for schedule, _, chunks in (run for run in RUNS if run[1] == by):
                 head = {"schedule": schedule, "by": by, "chunks": chunks, "part": kind}
                 if time.monotonic() - begin_s > seconds:
                     row = {"failed": f"not tried: {seconds:g} seconds were over"}
                 else:
-                    row = with_a_pool(
-                        pools, lambda pool, w=work, s=schedule, b=by, c=chunks: w(pool, s, b, c)
-                    )
+                    given = {"schedule": schedule, "by": by, "chunks": chunks}
+                    row = with_a_pool(pools, lambda pool, w=work, g=given: w(pool, **g), ranks)
                 told["runs"].append({**head, **row})
                 keep(told)
                 print(line(told["runs"][-1]), flush=True)
@@ -239,11 +252,15 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.gpu_pipeline", description=__doc__)
     arguments.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     arguments.add_argument("--seconds", type=float, default=80.0, help="no part begins later")
+    arguments.add_argument("--ranks", type=int, default=RANKS, help="GPUs, each a rank")
     given = arguments.parse_args()
     os.environ.setdefault(CHANNELS, "4")
     given.output.mkdir(parents=True, exist_ok=True)
-    file = given.output / "gpu_pipeline.json"
-    measure_pipelines(lambda told: file.write_text(json.dumps(told, indent=1) + "\n"), given.seconds)
+    name = "gpu_pipeline" if given.ranks == RANKS else f"gpu_pipeline_{given.ranks}"
+    file = given.output / f"{name}.json"
+    measure_pipelines(
+        lambda told: file.write_text(json.dumps(told, indent=1) + "\n"), given.seconds, given.ranks
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu_twin --output DIR --seconds 500
     CUDA_VISIBLE_DEVICES=1 python -m benchmarks.gpu_twin --output DIR --part 1/2   (beside 0/2 on GPU 0)
-    python -m benchmarks.gpu_twin --output DIR --pair
+    python -m benchmarks.gpu_twin --output DIR --pair [--ranks 4]
 
 The grid of `twin_cases` in its order, in a process of its own; a case that ends or hangs it says so, and the
 next one gets a fresh process. Every result is written at once; no case begins after so many seconds.
@@ -24,6 +24,9 @@ import playbook as pb
 from benchmarks.twin_cases import CASES, Case
 from benchmarks.twin_pair import measure_pairs
 from playbook.compare import predicted_instants
+
+PAIR = 2
+"""GPUs that a twin is held against by default."""
 
 HANGS_AFTER_S = 120.0
 """A case that has not ended by then is stopped."""
@@ -189,6 +192,7 @@ def main() -> None:
     arguments.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     arguments.add_argument("--seconds", type=float, default=500.0)
     arguments.add_argument("--pair", action="store_true")
+    arguments.add_argument("--ranks", type=int, default=PAIR, help="with --pair, how many GPUs")
     arguments.add_argument("--part", default="0/1", help="part of the grid, as in 1/2, for a GPU of its own")
     arguments.add_argument("--first", type=int)
     arguments.add_argument("--until", type=float, default=0.0)
@@ -198,7 +202,8 @@ def main() -> None:
         file = given.output / f"gpu_twin.{given.part.split('/')[0]}.jsonl"
         run_child(given.first, given.until, file, given.part)
     elif given.pair:
-        measure_pairs(given.output / "gpu_twin_pair.json", gpu_names())
+        name = "gpu_twin_pair" if given.ranks == PAIR else f"gpu_twin_{given.ranks}"
+        measure_pairs(given.output / f"{name}.json", gpu_names(), given.ranks)
     else:
         run_grid(given.output, given.seconds, given.part)
         print((given.output / "gpu_twin.json").read_text())

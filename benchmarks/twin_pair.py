@@ -1,4 +1,4 @@
-"""The twin of two ranks held against two real GPUs over NCCL, in one run on one machine."""
+"""The twin of two ranks, or more, held against as many real GPUs over NCCL, in one run on one machine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from typing import Any
 from benchmarks.twin_cases import Case, ddp, fsdp
 from playbook.spec import Link
 
-PAIRS: dict[str, Case] = {
-    "ddp": ddp("llama-3.2-1b", 2, 0, micro_batch=2, sequence=2048, recipe="bf16"),
-    "fsdp2": fsdp("llama-3.2-1b", 2, 0, micro_batch=4, sequence=2048),
-    "fsdp2, reshard off": fsdp("llama-3.2-1b", 2, 0, reshard=False, micro_batch=4, sequence=2048),
-    "fsdp2, 8 layers of llama-3.1-8b": fsdp("llama-3.1-8b", 2, 0, layers=8, micro_batch=2, sequence=4096),
-}
-"""Scenarios of two ranks."""
+
+def pairs(ranks: int = 2) -> dict[str, Case]:
+    """Scenarios of so many ranks."""
+    short: dict[str, Any] = {"micro_batch": 4, "sequence": 2048}
+    long: dict[str, Any] = {"micro_batch": 2, "sequence": 4096}
+    return {
+        "ddp": ddp("llama-3.2-1b", ranks, 0, micro_batch=2, sequence=2048, recipe="bf16"),
+        "fsdp2": fsdp("llama-3.2-1b", ranks, 0, **short),
+        "fsdp2, reshard off": fsdp("llama-3.2-1b", ranks, 0, reshard=False, **short),
+        "fsdp2, 8 layers of llama-3.1-8b": fsdp("llama-3.1-8b", ranks, 0, layers=8, **long),
+    }
+
 
 CHANNELS = (1, 16)
 """How many multiprocessors a modelled collective takes from compute: several are tried."""
@@ -31,13 +36,13 @@ REPEATS = 6
 PORT = 29517
 
 
-def measure_pairs(file: Path, machine: str) -> None:
-    """Run the real pair, then its twins, and write both."""
+def measure_pairs(file: Path, machine: str, ranks: int = 2) -> None:
+    """Run the real ranks, then their twins, and write both."""
     import torch
     from torch.multiprocessing.spawn import start_processes
 
     real_file = file.with_suffix(".real.json")
-    start_processes(run_real, args=(str(real_file),), nprocs=2, start_method="spawn")
+    start_processes(run_real, args=(str(real_file), ranks), nprocs=ranks, start_method="spawn")
     real = json.loads(real_file.read_text())
     real_file.unlink()
     link = Link(**real["link"])
@@ -45,11 +50,11 @@ def measure_pairs(file: Path, machine: str) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "machine": machine,
         "torch": torch.__version__,
-        "command": "python -m benchmarks.gpu_twin --pair",
+        "command": f"python -m benchmarks.gpu_twin --pair --ranks {ranks}",
         "link": real["link"],
         "pairs": [],
     }
-    for name, case in PAIRS.items():
+    for name, case in pairs(ranks).items():
         told["pairs"].append({"pair": name, "real": real["steps"][name], "twins": twins_of(case, link)})
         for twin in told["pairs"][-1]["twins"]:
             twin["step_ratio"] = twin["seconds"] / real["steps"][name]["seconds"]
@@ -58,7 +63,7 @@ def measure_pairs(file: Path, machine: str) -> None:
 
 
 def twins_of(case: Case, link: Link) -> list[dict[str, Any]]:
-    """Twins of a pair, one for each number of channels."""
+    """Twins of a rank of them, one for each number of channels."""
     import torch
 
     from playbook.runtime.twin_clock import make_hold
@@ -78,19 +83,19 @@ def twins_of(case: Case, link: Link) -> list[dict[str, Any]]:
     return found
 
 
-def run_real(rank: int, file: str) -> None:
-    """Time the link and every pair on one of two GPUs."""
+def run_real(rank: int, file: str, ranks: int) -> None:
+    """Time the link and every scenario on one of the GPUs."""
     import torch
     import torch.distributed as dist
 
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)
     dist.init_process_group(
-        "nccl", init_method=f"tcp://127.0.0.1:{PORT}", rank=rank, world_size=2, device_id=device
+        "nccl", init_method=f"tcp://127.0.0.1:{PORT}", rank=rank, world_size=ranks, device_id=device
     )
     told = {
         "link": time_link(device),
-        "steps": {name: time_real(case, device) for name, case in PAIRS.items()},
+        "steps": {name: time_real(case, device) for name, case in pairs(ranks).items()},
     }
     if rank == 0:
         Path(file).write_text(json.dumps(told))
@@ -98,7 +103,8 @@ def run_real(rank: int, file: str) -> None:
 
 
 def time_link(device: Any) -> dict[str, float]:
-    """Latency and bandwidth that explain a small and a large all-reduce of two ranks: 2 α + S / B."""
+    """Latency and bandwidth that explain a small and a large all-reduce of n ranks in a ring, each of which
+    takes 2 (n − 1) (α + S / n B)."""
     import torch
     import torch.distributed as dist
 
@@ -113,13 +119,16 @@ def time_link(device: Any) -> dict[str, float]:
         torch.cuda.synchronize(device)
         return begin.elapsed_time(end) / 1e3 / 10
 
+    ranks = dist.get_world_size()
+    steps = 2 * (ranks - 1)
     small, large = seconds(SMALL), seconds(LARGE)
-    bandwidth = (LARGE - SMALL) / max(large - small, 1e-9)
-    return {"latency_s": max(0.0, small - SMALL / bandwidth) / 2, "bandwidth_bytes_per_s": bandwidth}
+    bandwidth = steps / ranks * (LARGE - SMALL) / max(large - small, 1e-9)
+    latency = max(0.0, small / steps - SMALL / ranks / bandwidth)
+    return {"latency_s": latency, "bandwidth_bytes_per_s": bandwidth}
 
 
 def time_real(case: Case, device: Any) -> dict[str, Any]:
-    """Step seconds and peak of one rank of a real pair."""
+    """Step seconds and peak of one rank of several."""
     import torch
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
@@ -132,7 +141,7 @@ def time_real(case: Case, device: Any) -> dict[str, Any]:
 
     scenario = case.scenario
     dtype = torch.bfloat16 if scenario.recipe.parameter_bytes == 2 else torch.float32
-    mesh = init_device_mesh("cuda", (2,), mesh_dim_names=("dp",))
+    mesh = init_device_mesh("cuda", (dist.get_world_size(),), mesh_dim_names=("dp",))
     place = TwinPlace(group=mesh.get_group("dp"), device=device, axis="dp", submesh=mesh)
     clear(device)
     with default_dtype(dtype), quiet():
