@@ -24,6 +24,17 @@ def thousands(number: float, decimals: int = 0) -> str:
     return f"{number:,.{decimals}f}".replace(",", THIN).replace("-", MINUS)
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Number and noun, in the plural unless it is one.
+
+    Examples
+    --------
+    >>> counted(1, "rank"), counted(8, "micro-batch", "micro-batches")
+    ('1 rank', '8 micro-batches')
+    """
+    return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
 def _amount(value: float) -> str:
     size = abs(value)
     if size == 0:

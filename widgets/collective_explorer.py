@@ -20,6 +20,7 @@ from playbook.pictures.collective_run import (
     with_step,
 )
 from playbook.spec import Link, cluster
+from playbook.units import counted
 from widgets.controls import segments, select, slider
 from widgets.pool import Task
 from widgets.running import RunningExplorer
@@ -84,7 +85,7 @@ class CollectiveExplorer(RunningExplorer):
             "actions": [
                 {
                     "name": "run",
-                    "label": f"Run on {self.ranks} ranks",
+                    "label": f"Run on {counted(self.ranks, 'rank')}",
                     "help": "The ranks' real tensors, step by step",
                 },
                 {

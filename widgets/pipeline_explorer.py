@@ -18,6 +18,7 @@ from playbook.pictures.pipeline_setting import CUTS
 from playbook.pictures.pipeline_strips import Strips
 from playbook.program.schedule import Schedule, schedule
 from playbook.schedules import find_plan, plans
+from playbook.units import counted
 from widgets import pipeline_controls as look
 from widgets.pool import Task
 from widgets.running import RunningExplorer
@@ -151,7 +152,7 @@ class PipelineExplorer(RunningExplorer, Takeaway):
             "actions": [
                 {
                     "name": "run",
-                    "label": f"Run on {self.stages} ranks",
+                    "label": f"Run on {counted(self.stages, 'rank')}",
                     "help": "Real processes and messages",
                     "off": not able,
                 },

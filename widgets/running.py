@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from playbook.runtime.errors import RankFailed
+from playbook.units import counted
 from widgets.base import Explorer
 from widgets.outcome import outcome
 from widgets.pool import ENDED, Task, submit
@@ -227,7 +228,7 @@ class RunningExplorer(Explorer):
             self.status = {
                 "state": state,
                 "word": words,
-                "headline": [f"Running on {self._task.ranks} ranks:", self._task.what],
+                "headline": [f"Running on {counted(self._task.ranks, 'rank')}:", self._task.what],
                 "phases": [{"name": name, "part": part} for name, part in zip(names, parts, strict=True)],
                 "note": "Other cells stay usable. Esc cancels within a second; what was measured is kept.",
             }

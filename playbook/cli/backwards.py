@@ -14,7 +14,7 @@ from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import summary
 from playbook.spec import Scenario, Serving
-from playbook.units import gb, gib, percent, size, thousands
+from playbook.units import counted, gb, gib, percent, size, thousands
 
 BELOW_ZERO = re.compile(r"-[0-9.]+\s*[kmgt]?i?b", re.IGNORECASE)
 """A negative size as it is typed, its unit with it."""
@@ -89,7 +89,6 @@ def with_more(command: Callable[..., Any], *extra: inspect.Parameter) -> Callabl
 
 def fit(scenario: Scenario, as_json: bool, vary: str, serving: bool, **load: Any) -> None:
     """Find the largest sequence, micro-batch, depth or concurrency that fits, or the fewest GPUs."""
-    from playbook.predict.fit import WORDS
     from playbook.predict.fit import fit as search
 
     engine = serving or vary.strip().lower() == "concurrency"
@@ -101,7 +100,7 @@ def fit(scenario: Scenario, as_json: bool, vary: str, serving: bool, **load: Any
         write_json({**{key: getattr(found, key) for key in keys}, "table": found.table})
         return
     best, gpu = found.best, scenario.cluster.gpu
-    answer = f"{thousands(best.value)} {WORDS[found.vary]}" if best else "nothing fits"
+    answer = found.words or "nothing fits"
     if best:
         free = size(found.limit_bytes - best.device_bytes)
         answer += f": {gb(best.device_bytes)} of {gb(found.limit_bytes)}, {gpu.name}, {free} free"
@@ -126,7 +125,7 @@ def load_summary(scenario: Scenario, serving: Serving) -> str:
     split = [f"{axis} {degree}" for axis, degree in scenario.layout.axes if degree > 1]
     return (
         f"{scenario.model.name} in {serving.weights}, {' '.join(split) or 'one rank'}, "
-        f"{thousands(serving.concurrency)} sequences of {thousands(serving.prompt)} + "
+        f"{counted(serving.concurrency, 'sequence')} of {thousands(serving.prompt)} + "
         f"{thousands(serving.output)} tokens, cache in {serving.kv_dtype}"
     )
 

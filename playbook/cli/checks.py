@@ -108,13 +108,14 @@ def mean_of_ranks(device: str) -> float:
 def self_test(ranks: int, backend: str, device: str) -> str:
     """Average over real ranks and return what was found; a wrong average is an error."""
     from playbook.runtime.pool import Pool
+    from playbook.units import counted
 
     with Pool(ranks=ranks, backend=backend) as pool:
         run = pool.submit(mean_of_ranks, device).result(timeout=SELF_TEST_S)
     expected = (ranks - 1) / 2
     if list(run.values) != [expected] * ranks:
         raise ValueError(f"{ranks} ranks averaged to {run.values}, not {expected}")
-    return f"{ranks} rank{'s' * (ranks > 1)} averaged in {run.seconds:.2f} s"
+    return f"{counted(ranks, 'rank')} averaged in {run.seconds:.2f} s"
 
 
 def tested(name: str, mend: str, needed_for: str, ranks: int, backend: str, device: str) -> Finding:
@@ -151,14 +152,15 @@ def check_gpus() -> Finding:
 def check_memory() -> Finding:
     """Memory for ranks."""
     from playbook.runtime import limits
-    from playbook.units import gib
+    from playbook.units import counted, gib
 
     free = limits.available_memory_bytes()
     fits = free // limits.RANK_BYTES
     return Finding(
         name="memory",
         ok=fits >= 2,
-        found=f"{gib(free)} free, enough for {fits} ranks that wait; {limits.cores()} cores",
+        found=f"{gib(free)} free, enough for {counted(fits, 'waiting rank')}; "
+        f"{counted(limits.cores(), 'core')}",
         mend="free memory: two ranks need 0.7 GiB",
         needed_for=RANKS,
     )

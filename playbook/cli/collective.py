@@ -6,7 +6,7 @@ import typer
 
 from playbook.cli.options import Json
 from playbook.cli.output import write_json, write_pairs
-from playbook.units import seconds, significant, size, thousands
+from playbook.units import counted, seconds, significant, size, thousands
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def collective(
     machines = find_cluster(cluster)
     if ranks > machines.gpus and not machines.shared:
         raise ValueError(
-            f"ranks={ranks} but cluster {cluster} has {machines.gpus} GPUs; use a larger --cluster"
+            f"ranks={ranks} but cluster {cluster} has {counted(machines.gpus, 'GPU')}; use a larger --cluster"
         )
     link = machines.link(ranks)
     found = {
@@ -46,7 +46,10 @@ def collective(
         return
     write_pairs(
         [
-            ("collective", f"{made.op} by {made.algorithm} on {made.ranks} ranks, buffer {size(buffer)}"),
+            (
+                "collective",
+                f"{made.op} by {made.algorithm} on {counted(made.ranks, 'rank')}, buffer {size(buffer)}",
+            ),
             ("steps", str(found["steps"])),
             ("bytes sent per rank, at most", f"{thousands(found['bytes_sent_per_rank'])} B"),
             (

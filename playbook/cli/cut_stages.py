@@ -10,7 +10,7 @@ import typer
 from playbook.cli.options import build_scenario, with_scenario
 from playbook.cli.output import write_json, write_table
 from playbook.spec import Layout, Scenario, model
-from playbook.units import GB, gb, seconds
+from playbook.units import GB, counted, gb, seconds
 
 KEYS = (
     *("stage_layers", "seconds", "rank_seconds", "bytes", "proven"),
@@ -93,6 +93,6 @@ def uneven(given: dict[str, Any]) -> str:
     if layout.stages > layers:
         raise ValueError(
             f"pp={layout.pp} x chunks={layout.chunks} = {layout.stages} stages but {given['model']} has "
-            f"{layers} layers; use at most {layers} stages"
+            f"{counted(layers, 'layer')}; use at most as many stages"
         )
     return ",".join(map(str, equal_cut(layers, layout.stages)))

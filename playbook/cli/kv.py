@@ -10,7 +10,7 @@ from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import both, write_terms
 from playbook.spec import Layout, Serving, model
 from playbook.spec.byte_sizes import read_size
-from playbook.units import GB, gb, mb, percent, size, thousands
+from playbook.units import GB, counted, gb, mb, percent, size, thousands
 
 if TYPE_CHECKING:
     from playbook.predict.inference import InferenceMemory
@@ -82,7 +82,7 @@ def kv(
         return
     write_cache(found)
     if held is not None:
-        text = f"{thousands(held.tokens)} tokens, {thousands(held.sequences)} sequences of this length"
+        text = f"{thousands(held.tokens)} tokens, {counted(held.sequences, 'sequence')} of this length"
         write_pairs([("the pool holds", text)])
     write_end(found.note)
 
@@ -177,14 +177,14 @@ def write_inference(found: "InferenceMemory") -> None:
             ("the engine may take", f"{gb(found.budget_bytes)}, {part}"),
             (
                 "this load",
-                f"{thousands(serving.concurrency)} sequences at once: "
+                f"{counted(serving.concurrency, 'sequence')} at once: "
                 f"{spare(found.engine_bytes, found.budget_bytes)}",
             ),
             ("pool for the cache", f"{both(max(0, found.pool_bytes))} on a rank"),
             (
                 "it holds",
                 f"{thousands(found.capacity_tokens)} tokens, the size of "
-                f"{thousands(found.capacity_sequences)} sequences of {thousands(serving.sequence)}",
+                f"{counted(found.capacity_sequences, 'sequence')} of {thousands(serving.sequence)}",
             ),
             ("at once at most", at_once(found)),
         ]
@@ -197,7 +197,7 @@ def write_inference(found: "InferenceMemory") -> None:
 def at_once(found: "InferenceMemory") -> str:
     """Say how many sequences run at once, and why that is not what the pool of this load holds."""
     most = found.largest_concurrency
-    text = f"{thousands(most)} such sequences" if most else "not one such sequence"
+    text = counted(most, "such sequence") if most else "not one such sequence"
     if 0 < most < found.capacity_sequences:
         return f"{text}: a step for more of them has more rows of logits, which leave less pool"
     return text

@@ -10,7 +10,7 @@ from playbook.cli.options import with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.terms import both, when, write_terms
 from playbook.spec import Scenario
-from playbook.units import gb, percent, seconds, thousands
+from playbook.units import counted, gb, percent, seconds, thousands
 
 if TYPE_CHECKING:
     from playbook.predict.memory import TrainingMemory
@@ -152,11 +152,12 @@ def summary(scenario: Scenario) -> str:
     axes = dict(layout.axes)
     inside = {name: getattr(layout, name) for name in ("ep", "etp", "dp_replicate") if name not in axes}
     split = [f"{axis} {thousands(degree)}" for axis, degree in {**axes, **inside}.items() if degree > 1]
-    degrees, several = " ".join(split) or "one rank", "es" * (scenario.microbatches > 1)
+    degrees = " ".join(split) or "one rank"
+    batches = counted(scenario.microbatches, "micro-batch", "micro-batches")
     zero = f", ZeRO-{layout.zero}" if layout.zero else ""
     return (
         f"{scenario.model.name} ({thousands(scenario.model.parameters)} parameters), {degrees}{zero}, "
-        f"sequence {thousands(scenario.workload.sequence)}, {scenario.microbatches} micro-batch{several} "
+        f"sequence {thousands(scenario.workload.sequence)}, {batches} "
         f"of {scenario.workload.micro_batch}, {', '.join([scenario.workload.recipe, *levers(scenario)])}, "
         f"{scenario.framework}"
     )

@@ -8,7 +8,7 @@ import typer
 
 from playbook.cli.options import Json
 from playbook.cli.output import write_json, write_pairs
-from playbook.units import seconds, size, thousands
+from playbook.units import counted, seconds, size, thousands
 
 if TYPE_CHECKING:
     from playbook.runtime.run import Run
@@ -120,7 +120,7 @@ def write_run(done: "Run", found: dict[str, Any]) -> None:
     traffic, memory = found["traffic"], found["memory"]
     write_pairs(
         [
-            ("run", f"{done.name}, {done.ranks} ranks over {done.backend}"),
+            ("run", f"{done.name}, {counted(done.ranks, 'rank')} over {done.backend}"),
             ("parity", parity_text(found["parity"])),
             ("sent in a step", f"{thousands(traffic['wire_bytes'])} B by rank {traffic['rank']}, the most"),
             ("peak", f"{size(memory['peak_bytes'])} on rank {memory['rank']} at {memory['instant']}"),

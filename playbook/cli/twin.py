@@ -11,7 +11,7 @@ from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import announce, real_code, summary
 from playbook.cli.terms import both, write_terms
 from playbook.spec import Scenario
-from playbook.units import gb, seconds, thousands
+from playbook.units import counted, gb, seconds, thousands
 
 KEYS = (
     "peak_bytes",
@@ -83,7 +83,7 @@ def twin(scenario: Scenario, rank: int | None, as_json: bool, network: str, buil
     place = ", ".join(f"{axis} {index}" for axis, index in found.coordinates.items())
     write_pairs(
         [
-            ("scenario", summary(ran) if build is None else f"{build}, {thousands(scenario.world)} ranks"),
+            ("scenario", summary(ran) if build is None else f"{build}, {counted(scenario.world, 'rank')}"),
             *(real_code(scenario) if ran.framework == "torch" else []),
             ("rank", f"{thousands(found.rank)} of {thousands(scenario.world)} ({place})"),
             ("peak allocated", f"{both(found.peak_bytes)} in {found.instant}"),

@@ -5,20 +5,15 @@ from playbook.lessons import Exercise
 from playbook.predict import zero_states
 from playbook.program.schedule import schedule
 from playbook.spec import Layout, Scenario, Workload, model
-from playbook.units import gb, percent, size, thousands
+from playbook.units import counted, gb, percent, size, thousands
 
 GB = 10**9
 MB = 10**6
 
 
-def counted_ranks(ranks: int) -> str:
-    """Ranks by which state is divided."""
-    return "1 rank" if ranks == 1 else f"{ranks} ranks"
-
-
 def holders(ranks: int) -> str:
     """The ranks asked about."""
-    return "the only rank" if ranks == 1 else f"each of {ranks} ranks"
+    return "the only rank" if ranks == 1 else f"each of {thousands(ranks)} ranks"
 
 
 def state_gb(scenario: Scenario, zero: int = 3) -> float:
@@ -32,7 +27,7 @@ def work_state(s: Scenario) -> str:
     parts = f"{recipe.parameter_bytes} + {recipe.gradient_bytes} + {recipe.optimizer_bytes}"
     return (
         f"{recipe.name} keeps {parts} = {recipe.state_bytes} bytes a parameter, and all are shared: "
-        f"{thousands(s.model.parameters)} x {recipe.state_bytes} B / {counted_ranks(ranks)} = "
+        f"{thousands(s.model.parameters)} x {recipe.state_bytes} B / {counted(ranks, 'rank')} = "
         f"{gb(state_gb(s) * GB)}."
     )
 
@@ -109,8 +104,9 @@ EXERCISES = (
             model("llama-3.1-8b"), Workload(global_batch=16), Layout(pp=4, schedule="1f1b")
         ),
         question=lambda s: (
-            f"Which fraction of the step does a pipeline of p = {s.layout.pp} equal stages idle with m = "
-            f"{s.microbatches} micro-batches under {s.layout.schedule}? (idle / makespan)"
+            f"Which fraction of the step does a pipeline of p = {counted(s.layout.pp, 'equal stage')} idle "
+            f"with m = {counted(s.microbatches, 'micro-batch', 'micro-batches')} under "
+            f"{s.layout.schedule}? (idle / makespan)"
         ),
         solution=idle_share,
         working=work_idle,
@@ -127,7 +123,7 @@ EXERCISES = (
         id="00.3",
         example=lambda: Scenario(model("toy-15m"), Workload(recipe="fp32"), Layout(dp=4)),
         question=lambda s: (
-            f"How many MB (10⁶ bytes) does each of {s.layout.dp} ranks send in a ring all-reduce of the "
+            f"How many MB (10⁶ bytes) does {holders(s.layout.dp)} send in a ring all-reduce of the "
             f"gradients of {s.model.name}, {s.recipe.reduce_bytes} bytes each?"
         ),
         solution=ring_mb,

@@ -3,7 +3,7 @@
 from playbook.lessons import Exercise
 from playbook.predict import zero_states
 from playbook.spec import Layout, Scenario, Workload, model
-from playbook.units import gb, thousands
+from playbook.units import counted, gb, thousands
 
 GB = 10**9
 BF16_BYTES = 2
@@ -91,7 +91,7 @@ def work_inputs(s: Scenario) -> str:
     each = s.recipe.compute_bytes * tokens(s) * s.model.hidden
     return (
         f"One input: {s.recipe.compute_bytes} B x {thousands(tokens(s))} tokens x "
-        f"{thousands(s.model.hidden)} = {gb(each)}; {s.model.layers} layers keep "
+        f"{thousands(s.model.hidden)} = {gb(each)}; for {counted(s.model.layers, 'layer')} that is "
         f"{gb(inputs_gb(s) * GB)}. It does not depend on the ranks."
     )
 
@@ -178,8 +178,8 @@ EXERCISES = (
         question=lambda s: (
             f"Full recomputation keeps the input of every layer. How many GB is that for one micro-batch of "
             f"{s.workload.micro_batch} x {thousands(s.workload.sequence)} tokens through the "
-            f"{s.model.layers} "
-            f"layers of {s.model.name} (hidden size {thousands(s.model.hidden)}), on {one_of(s)}?"
+            f"{counted(s.model.layers, 'layer')} of {s.model.name} (hidden size "
+            f"{thousands(s.model.hidden)}), on {one_of(s)}?"
         ),
         solution=inputs_gb,
         working=work_inputs,

@@ -5,7 +5,7 @@ from playbook.program.schedule import schedule
 from playbook.program.simulation import Simulation
 from playbook.spec import Layout, Scenario, Workload, model
 from playbook.spec.rules import divisors
-from playbook.units import percent, significant, thousands
+from playbook.units import counted, percent, significant, thousands
 
 SHARE = 20
 """Exercise 05.1 allows one part in so many to be idle."""
@@ -131,8 +131,8 @@ EXERCISES = (
         id="05.1",
         example=example,
         question=lambda s: (
-            f"With {s.layout.pp} equal stages under 1F1B, how many micro-batches does it take until at most "
-            f"1/{SHARE} of the step is idle? (the smallest m)"
+            f"With {counted(s.layout.pp, 'equal stage')} under 1F1B, how many micro-batches does it "
+            f"take until at most 1/{SHARE} of the step is idle? (the smallest m)"
         ),
         solution=enough_microbatches,
         working=work_enough,
@@ -198,9 +198,10 @@ EXERCISES = (
         id="05.4",
         example=example,
         question=lambda s: (
-            f"{s.model.name}, {s.model.layers} layers of {thousands(s.model.layer_parameters)} weights in "
-            f"{len(s.stage_layers)} stages of {', '.join(map(str, s.stage_layers))}; the last also has the "
-            f"head, {s.model.vocabulary} x {s.model.hidden}. Time goes by weights, the embedding costs none. "
+            f"{s.model.name}, {counted(s.model.layers, 'layer')} of "
+            f"{thousands(s.model.layer_parameters)} weights in {counted(len(s.stage_layers), 'stage')} of "
+            f"{', '.join(map(str, s.stage_layers))}; the last also has the head, "
+            f"{s.model.vocabulary} x {s.model.hidden}. Time goes by weights, the embedding costs none. "
             f"How long does the slowest stage take, in mean stages?"
         ),
         solution=lambda s: slowest_stage(s) / mean_stage(s),
@@ -218,9 +219,9 @@ EXERCISES = (
         id="05.5",
         example=example,
         question=lambda s: (
-            f"{sequences(s)} sequences, {s.layout.pp} equal stages, 1F1B. A forward of k sequences takes "
-            f"{PASS_MS:g} + {SEQUENCE_MS:g} k ms, a backward twice that. Which number of micro-batches gives "
-            f"the shortest step? (a divisor; the smaller if two tie)"
+            f"{counted(sequences(s), 'sequence')}, {counted(s.layout.pp, 'equal stage')}, 1F1B. A "
+            f"forward of k sequences takes {PASS_MS:g} + {SEQUENCE_MS:g} k ms, a backward twice that. Which "
+            f"number of micro-batches gives the shortest step? (a divisor; the smaller if two tie)"
         ),
         solution=best_microbatches,
         working=work_best,

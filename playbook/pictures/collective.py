@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from playbook.collectives import Collective, State, algorithms, collective
 from playbook.pictures.collective_words import crossing_words, headline, progress, step_title, table_rows
-from playbook.pictures.words import buffer_size, counted
+from playbook.pictures.words import buffer_size
 from playbook.spec import Link
-from playbook.units import seconds
+from playbook.units import counted, seconds
 
 if TYPE_CHECKING:
     from playbook.pictures.collective_run import MeasuredCollective

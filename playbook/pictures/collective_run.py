@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from playbook.collectives import Collective
 from playbook.pictures.fit import Fit, fit_link
-from playbook.pictures.words import counted, row, short
+from playbook.pictures.words import row, short
 from playbook.spec import Link
-from playbook.units import percent
+from playbook.units import counted, percent
 
 if TYPE_CHECKING:
     from playbook.pictures.collective import CollectiveView
@@ -79,7 +79,10 @@ class MeasuredCollective:
         if self.exact is None:
             return []
         verdict = ("equal", "✓ equal") if self.exact else ("differs", "✕ differs")
-        note = f"{self.one.ranks} ranks after each of {counted(len(self.one.load), 'step')}, and the library"
+        note = (
+            f"{counted(self.one.ranks, 'rank')} after each of "
+            f"{counted(len(self.one.load), 'step')}, and the library"
+        )
         return [
             row(
                 "numbers in every cell",
@@ -98,12 +101,12 @@ class MeasuredCollective:
             return ""
         if not self.exact:
             return "On real ranks some cell came out different."
-        return f"On {self.one.ranks} real ranks every cell came out as drawn."
+        return f"On {counted(self.one.ranks, 'real rank')} every cell came out as drawn."
 
     @property
     def words(self) -> str:
         """Where this run's numbers went while another collective is shown."""
-        what = f"{self.one.operation.words} by {self.one.algorithm} on {self.one.ranks} ranks"
+        what = f"{self.one.operation.words} by {self.one.algorithm} on {counted(self.one.ranks, 'rank')}"
         return f" The last run was {what}: its numbers come back with it."
 
     @property

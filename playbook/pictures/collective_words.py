@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from playbook.collectives import Collective
 from playbook.pictures.words import buffer_size, difference, in_words, row, short
-from playbook.units import MINUS, percent, seconds, significant, thousands
+from playbook.units import MINUS, counted, percent, seconds, significant, thousands
 
 if TYPE_CHECKING:
     from playbook.pictures.collective import CollectiveView
@@ -127,7 +127,7 @@ def table_rows(view: CollectiveView, measured: MeasuredCollective | None) -> dic
     """Bytes, time and bus bandwidth: formula, measured, difference."""
     one, size = view.one, view.size_bytes
     sent, time = one.bytes_sent_per_rank(size), one.seconds(size, view.link)
-    counted = measured.bytes_of(size) if measured else None
+    moved = measured.bytes_of(size) if measured else None
     ran = measured.seconds_at(size) if measured else None
     comparable = measured is not None and measured.fits(view.link)
     rows = [
@@ -135,8 +135,8 @@ def table_rows(view: CollectiveView, measured: MeasuredCollective | None) -> dic
             "bytes sent per rank",
             formula=buffer_size(sent),
             traced="not traced",
-            measured=buffer_size(counted) if counted is not None else "not run",
-            difference=difference(counted, sent),
+            measured=buffer_size(moved) if moved is not None else "not run",
+            difference=difference(moved, sent),
         ),
         row(
             "time",
@@ -158,7 +158,7 @@ def table_rows(view: CollectiveView, measured: MeasuredCollective | None) -> dic
     if measured:
         rows += measured.rows
     return {
-        "head": f"{buffer_size(size)}, {one.algorithm}, {one.ranks} ranks",
+        "head": f"{buffer_size(size)}, {one.algorithm}, {counted(one.ranks, 'rank')}",
         "rows": rows,
         "sources": {"formula": "formula", "measured": measured.source if measured else ""},
     }

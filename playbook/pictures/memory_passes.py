@@ -13,10 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 from playbook.frameworks import policy
-from playbook.pictures.words import amount, counted
+from playbook.pictures.words import amount
 from playbook.predict.stages import blocks_of, context
 from playbook.program.block import Block
 from playbook.spec import Layout, Scenario
+from playbook.units import counted
 
 NAMES = {
     "tp": "tensor parallel",

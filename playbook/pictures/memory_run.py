@@ -14,11 +14,11 @@ import numpy as np
 
 from playbook.pictures.memory_groups import LEVELS, group_bytes
 from playbook.pictures.memory_words import instant_words, stage_name
-from playbook.pictures.words import amount, counted, difference, row
+from playbook.pictures.words import amount, difference, row
 from playbook.predict import training_memory
 from playbook.spec import Scenario
 from playbook.strategies import plan
-from playbook.units import size, thousands
+from playbook.units import counted, size, thousands
 
 MOST_RANKS = 8
 MOST_SEQUENCE = 128

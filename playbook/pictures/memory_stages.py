@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from playbook.pictures.memory_groups import group_bytes
-from playbook.pictures.words import amount, bare, counted, short, with_article
+from playbook.pictures.words import amount, bare, short, with_article
 from playbook.predict.orders import pipeline
 from playbook.program.summary import RankMemory
 from playbook.spec import Scenario
-from playbook.units import percent
+from playbook.units import counted, percent
 
 MOST_ROWS = 16
 """More ranks than these are shown by the first, the last, the worst and even steps between."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from playbook.pictures.memory_groups import STATE
-from playbook.pictures.words import amount, counted, short
+from playbook.pictures.words import amount, short
 from playbook.predict import TrainingMemory, ZeroState
 from playbook.predict.left_out import left_out
 from playbook.spec import Scenario
-from playbook.units import percent, thousands
+from playbook.units import counted, percent, thousands
 
 LARGE = 0.25
 """Share of the peak from which on a term is worth a sentence."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from playbook.pictures.words import amount, bare, counted, short, with_article
+from playbook.pictures.words import amount, bare, short, with_article
 from playbook.predict import ZeroState
 from playbook.spec import Layout
-from playbook.units import thousands
+from playbook.units import counted, thousands
 
 if TYPE_CHECKING:
     from playbook.pictures.memory_view import MemoryView

@@ -13,7 +13,8 @@ from playbook.pictures.pipeline_orders import TimedOrder
 from playbook.pictures.pipeline_setting import Setting
 from playbook.pictures.pipeline_table import table_rows
 from playbook.pictures.pipeline_words import headline
-from playbook.pictures.words import counted, micro_batches, short
+from playbook.pictures.words import micro_batches, short
+from playbook.units import counted
 
 if TYPE_CHECKING:
     from playbook.pictures.pipeline_run import MeasuredOrder

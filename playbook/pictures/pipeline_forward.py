@@ -9,11 +9,11 @@ from typing import Any
 
 from playbook.pictures.pipeline_orders import TimedOrder, timed_order
 from playbook.pictures.pipeline_setting import Setting
-from playbook.pictures.words import counted, micro_batches, row, short
+from playbook.pictures.words import micro_batches, row, short
 from playbook.program.schedule import Schedule
 from playbook.schedules.action import KINDS
 from playbook.schedules.packed import pack, unpack
-from playbook.units import percent
+from playbook.units import counted, percent
 
 
 def forward_orders(orders: Sequence[TimedOrder], setting: Setting) -> tuple[TimedOrder, ...]:

@@ -13,9 +13,9 @@ from playbook.pictures.pipeline_forward import forward_formula
 from playbook.pictures.pipeline_limit import Limit, over_spans
 from playbook.pictures.pipeline_orders import TimedOrder
 from playbook.pictures.pipeline_setting import Setting
-from playbook.pictures.words import amount, counted
+from playbook.pictures.words import amount
 from playbook.schedules.action import KINDS
-from playbook.units import percent
+from playbook.units import counted, percent
 
 BESIDE, BEFORE, SENDS = 4, 8, 16
 """Flags in a block's packed kind: second of an overlapped pair, first of one, and a sender of a message."""

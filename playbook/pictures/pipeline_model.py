@@ -8,13 +8,13 @@ from functools import lru_cache
 
 from playbook.pictures.pipeline_orders import TimedOrder, check_count, takes_chunks, title_of
 from playbook.pictures.pipeline_setting import Setting
-from playbook.pictures.words import counted
 from playbook.planner import cut_stages
 from playbook.predict.pipeline import pipeline_timeline
 from playbook.program.simulation import Simulation
 from playbook.schedules import find_plan
 from playbook.spec import Layout, Model, Scenario, Workload, model
 from playbook.spec.cluster import smallest_cluster
+from playbook.units import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def scenario_of(name: str, schedule: str, setting: Setting, gpu: str, balanced: 
         raise ValueError(reason)
     if spec.layers < p * chunks:
         raise ValueError(
-            f"{name} has {spec.layers} layers for {p * chunks} stages; use fewer ranks or chunks"
+            f"{name} has {counted(spec.layers, 'layer')} for {p * chunks} stages; use fewer ranks or chunks"
         )
     made = Scenario(
         spec,

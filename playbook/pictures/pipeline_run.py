@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from playbook.pictures.words import counted, difference, short
+from playbook.pictures.words import difference, short
 from playbook.program.simulation import Simulation
 from playbook.schedules.action import KINDS
-from playbook.units import thousands
+from playbook.units import counted, thousands
 
 if TYPE_CHECKING:
     from playbook.pictures.pipeline_orders import TimedOrder

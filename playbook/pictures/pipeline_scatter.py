@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from playbook.pictures.pipeline_orders import TimedOrder, title_of
-from playbook.pictures.words import counted, in_words
+from playbook.pictures.words import in_words
 from playbook.schedules import plans
-from playbook.units import percent
+from playbook.units import counted, percent
 
 MOST_ACTIONS = 40_000
 """Actions of one schedule beyond which twelve of them are no matter of a slider any more."""

@@ -1,4 +1,4 @@
-"""Words that several pictures share: counted nouns, sizes of buffers, rows of the comparison table."""
+"""Words that several pictures share: sizes of buffers, rows of the comparison table."""
 
 from __future__ import annotations
 
@@ -11,17 +11,6 @@ BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 EQUAL = 5e-4
 """Relative difference below which two numbers are called equal."""
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Number and noun, in the plural unless it is one.
-
-    Examples
-    --------
-    >>> counted(1, "rank"), counted(8, "micro-batch", "micro-batches")
-    ('1 rank', '8 micro-batches')
-    """
-    return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def amount(size_bytes: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from playbook.units import percent, seconds, significant
+from playbook.units import counted, percent, seconds, significant
 
 if TYPE_CHECKING:
     from playbook.planner.microbatches import MicrobatchChoice, MicrobatchRow
@@ -23,7 +23,8 @@ def _between_ends(choice: MicrobatchChoice) -> str:
     best, bubble, kernels = choice.best, choice.smallest_bubble, choice.fastest_kernels
     few = best.microbatches < choice.stages
     return (
-        f"{best.schedule} with m = {best.microbatches} micro-batches of {best.micro_batch} is "
+        f"{best.schedule} with m = {counted(best.microbatches, 'micro-batch', 'micro-batches')} of "
+        f"{best.micro_batch} is "
         f"{'the least slow' if few else 'fastest'}, {seconds(best.step_s)} a step, "
         f"{significant(best.sequences_per_s)} sequences/s ({_trade(best)}); smallest bubble: "
         f"m = {bubble.microbatches} ({_trade(bubble)}); fastest kernels: m = {kernels.microbatches} "
@@ -35,7 +36,8 @@ def _the_one(choice: MicrobatchChoice) -> str:
     """The one size there is, and a batch of which several could be compared."""
     best, sizes = choice.best, choice.times.sequences
     text = (
-        f"{best.schedule} with m = {best.microbatches} micro-batches of {best.micro_batch} takes "
+        f"{best.schedule} with m = {counted(best.microbatches, 'micro-batch', 'micro-batches')} of "
+        f"{best.micro_batch} takes "
         f"{seconds(best.step_s)} a step ({_trade(best)}), and there is nothing to compare: of the divisors "
         f"of {choice.global_batch}, only {best.micro_batch} could be timed from the sizes {sizes[0]} to "
         f"{sizes[-1]}"

@@ -12,6 +12,7 @@ from playbook.program.schedule import Schedule, schedule
 from playbook.schedules.packed import I, unpack
 from playbook.schedules.registry import find_plan
 from playbook.spec.rules import divisors, not_negative, positive, whole
+from playbook.units import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -96,7 +97,8 @@ class MicrobatchChoice:
 
     def __repr__(self) -> str:
         return (
-            f"MicrobatchChoice({self.global_batch} sequences on {self.stages} ranks: {words(self)}; "
+            f"MicrobatchChoice({counted(self.global_batch, 'sequence')} on "
+            f"{counted(self.stages, 'rank')}: {words(self)}; "
             f"simulated from times {self.times.source})"
         )
 

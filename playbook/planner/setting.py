@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from playbook.spec.rules import whole
+from playbook.units import counted
 
 Cost = float | Sequence[float]
 """One number for all places, or one for each."""
@@ -94,7 +95,9 @@ def each(name: str, cost: Cost, count: int, places: str) -> tuple[float, ...]:
     """Return one cost for each place, from one number or from a sequence."""
     values = _listed(cost, count)
     if len(values) != count:
-        raise ValueError(f"{name} has {len(values)} values for {count} {places}; give one number, or {count}")
+        raise ValueError(
+            f"{name} has {counted(len(values), 'value')} for {count} {places}; give one number, or {count}"
+        )
     for value in values:
         if isinstance(value, bool) or not hasattr(value, "__float__"):
             raise TypeError(f"{name}={value!r} must be a number of at least 0")
@@ -119,7 +122,10 @@ def _cap(given: int | Sequence[int] | None, ranks: int, chunks: int) -> tuple[in
         return None
     caps = _listed(given, ranks)
     if len(caps) != ranks:
-        raise ValueError(f"memory_cap has {len(caps)} numbers for {ranks} ranks; give one number, or {ranks}")
+        raise ValueError(
+            f"memory_cap has {counted(len(caps), 'number')} for {counted(ranks, 'rank')}; give one "
+            f"number, or {ranks}"
+        )
     caps = tuple(_whole_cap(cap, chunks) for cap in caps)
     if min(caps) < chunks:
         rank = caps.index(min(caps))

@@ -16,7 +16,7 @@ from playbook.predict.layer_costs import layer_costs as predicted_costs
 from playbook.predict.stages import pipeline
 from playbook.spec import Scenario
 from playbook.spec.rules import positive
-from playbook.units import gb, seconds
+from playbook.units import counted, gb, seconds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -214,7 +214,8 @@ def cut_stages(
     order = pipeline(s)
     if order.depth > s.model.layers:
         raise ValueError(
-            f"{order.depth} stages but {s.model.name} has {s.model.layers} layers; use no more stages"
+            f"{order.depth} stages but {s.model.name} has {counted(s.model.layers, 'layer')}; use no "
+            "more stages"
         )
     cap = None if memory_cap_bytes is None else positive("memory_cap_bytes", memory_cap_bytes)
     equal = equal_cut(s.model.layers, order.depth)

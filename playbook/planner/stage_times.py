@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from playbook.spec.rules import not_negative, positive, whole
-from playbook.units import seconds
+from playbook.units import counted, seconds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -89,7 +89,8 @@ class StageTimes:
     def _column(self, name: str, values: Sequence[float]) -> tuple[float, ...]:
         if len(values) != len(self.sequences):
             raise ValueError(
-                f"{name} has {len(values)} times for {len(self.sequences)} sizes; give one for each"
+                f"{name} has {counted(len(values), 'time')} for "
+                f"{counted(len(self.sequences), 'size')}; give one for each"
             )
         rule = positive if name == "forward_s" else not_negative
         return tuple(rule(name, float(value)) for value in values)

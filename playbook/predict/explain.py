@@ -11,7 +11,7 @@ from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario
 from playbook.spec.byte_sizes import read_size
 from playbook.spec.rules import positive
-from playbook.units import gib, percent, significant, thousands
+from playbook.units import counted, gib, percent, significant, thousands
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -72,7 +72,8 @@ class Explanation:
         if self.matches:
             off = percent(found.bytes / self.bytes - 1, signed=True)
             others = len(self.matches) - 1
-            more = f"; {others} other{'s' * (others > 1)} of the step have it too" if others else ""
+            has = "has" if others == 1 else "have"
+            more = f"; {counted(others, 'other')} of the step {has} it too" if others else ""
             return f"{asked} is the size of {what}: {gib(found.bytes)}, {off}{more}"
         start = f"no tensor of this step has {asked}; nearest is {what} with {gib(found.bytes)}"
         if self.sequence is None:

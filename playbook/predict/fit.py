@@ -10,7 +10,7 @@ from playbook.predict.left_out import left_out, noted
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario, Serving
 from playbook.spec.rules import choice
-from playbook.units import gb, size, thousands
+from playbook.units import counted, gb, size, thousands
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,6 +22,13 @@ WORDS = {
     "layers": "layers",
     "gpus": "GPUs",
     "concurrency": "sequences at once",
+}
+ONE = {
+    "sequence": "token a sequence",
+    "micro_batch": "sequence a micro-batch",
+    "layers": "layer",
+    "gpus": "GPU",
+    "concurrency": "sequence at once",
 }
 OFFERED = 3
 """Ways that are named where nothing fits."""
@@ -56,12 +63,17 @@ class Fit:
     note: str
 
     def __repr__(self) -> str:
-        what, gpu = WORDS[self.vary], self.scenario.cluster.gpu.name
+        gpu = self.scenario.cluster.gpu.name
         if self.best is None:
-            return f"Fit(no number of {what} fits {gpu} with {gb(self.limit_bytes)}; {self.note})"
+            return f"Fit(no number of {WORDS[self.vary]} fits {gpu} with {gb(self.limit_bytes)}; {self.note})"
         free = size(self.limit_bytes - self.best.device_bytes)
         used = f"{gb(self.best.device_bytes)} of {gpu}'s {gb(self.limit_bytes)}, {free} free"
-        return f"Fit({thousands(self.best.value)} {what}: {used}{self.note and f'; {self.note}'})"
+        return f"Fit({self.words}: {used}{self.note and f'; {self.note}'})"
+
+    @property
+    def words(self) -> str:
+        """The value with what it counts; empty if nothing fits."""
+        return "" if self.value is None else counted(self.value, ONE[self.vary], WORDS[self.vary])
 
     @property
     def best(self) -> Tried | None:
@@ -179,7 +191,7 @@ def nodes(s: Scenario, field: str, gpus: int | None) -> str:
     if not idle or not gpus:
         return ""
     number = (gpus + idle) // each
-    return f"{number} node{'s' * (number > 1)} of {each}, {idle} of the {gpus + idle} GPUs idle"
+    return f"{counted(number, 'node')} of {each}, {idle} of the {gpus + idle} GPUs idle"
 
 
 def offered(s: Scenario, least: Tried) -> str:
@@ -211,4 +223,4 @@ def more_gpus(s: Scenario) -> list[str]:
         return []
     memo = asked(choices, s.cluster.gpu.memory_bytes)
     index = first_that_fits(memo, choices.count)
-    return [] if index is None else [f"zero=3 with recompute=full on {choices.value(index)} GPUs"]
+    return [] if index is None else [f"zero=3 with recompute=full on {counted(choices.value(index), 'GPU')}"]

@@ -12,7 +12,7 @@ from playbook.predict.kv_pool import KvPool
 from playbook.predict.left_out import left_out, noted
 from playbook.spec import Cluster, Layout, Model, Serving, smallest_cluster
 from playbook.tables import table
-from playbook.units import gb, thousands
+from playbook.units import counted, gb, thousands
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -40,10 +40,10 @@ class InferenceMemory:
         gpu, fits = self.cluster.gpu, "fits" if self.fits else "does not fit"
         return (
             f"InferenceMemory({self.model.name} in {self.serving.weights}: weights {gb(self.weights_bytes)}, "
-            f"cache of {thousands(self.serving.concurrency)} sequences {gb(self.kv_cache.engine_bytes)}, "
+            f"cache of {counted(self.serving.concurrency, 'sequence')} {gb(self.kv_cache.engine_bytes)}, "
             f"peak {gb(self.peak_bytes)}, {fits} {self.serving.utilisation:.0%} of {gpu.name} with "
             f"{gb(gpu.memory_bytes)}; the pool holds {thousands(self.capacity_tokens)} tokens, the size of "
-            f"{thousands(self.capacity_sequences)} such sequences{self.note and f'; {self.note}'})"
+            f"{counted(self.capacity_sequences, 'such sequence')}{self.note and f'; {self.note}'})"
         )
 
     @property
@@ -184,7 +184,7 @@ class InferenceMemory:
         elif not self.fits:
             found.append(
                 f"{thousands(self.capacity_sequences)} of {thousands(self.serving.concurrency)} sequences "
-                "fit at once, the others wait"
+                f"{'fits' if self.capacity_sequences == 1 else 'fit'} at once, the others wait"
             )
         return noted(*found, self.kv_cache.note, left_out(self.model))
 

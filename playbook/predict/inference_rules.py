@@ -5,6 +5,7 @@ import math
 from playbook.spec import Cluster, Gpu, Layout, Model, Serving
 from playbook.spec.cluster import MIB
 from playbook.spec.rules import divisors
+from playbook.units import counted
 
 LARGE_BYTES = 70 * 1024 * MIB
 """GPUs from here on take large steps by default."""
@@ -46,7 +47,8 @@ def check_layout(model: Model, layout: Layout, cluster: Cluster) -> None:
             raise ValueError(what)
     if layout.world > cluster.gpus and not cluster.shared:
         raise ValueError(
-            f"the layout has {layout.world} ranks but cluster {cluster.name} has {cluster.gpus} GPUs; use "
+            f"the layout has {layout.world} ranks but cluster {cluster.name} has "
+            f"{counted(cluster.gpus, 'GPU')}; use "
             f"degrees whose product is at most {cluster.gpus}"
         )
     works = works_for(model)
@@ -98,6 +100,8 @@ def check_stages(model: Model, layout: Layout) -> tuple[int, ...]:
             )
         return layout.stage_layers
     if layout.pp > model.layers:
-        raise ValueError(f"pp={layout.pp} but {model.name} has {model.layers} layers; use pp={model.layers}")
+        raise ValueError(
+            f"pp={layout.pp} but {model.name} has {counted(model.layers, 'layer')}; use pp={model.layers}"
+        )
     base, more = divmod(model.layers, layout.pp)
     return tuple(base + (layout.pp - 1 - more <= rank < layout.pp - 1) for rank in range(layout.pp))

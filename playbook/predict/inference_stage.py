@@ -67,7 +67,8 @@ class InferenceStage:
         """Rows of term, bytes and formula, those of zero bytes left out."""
         cache, tables = self.cache, "tables of sines and cosines"
         pages = (
-            f"{cache.rank_sequences} sequences x {cache.tokens} tokens in pages of {cache.block}, "
+            f"{cache.rank_sequences} sequence{'s' * (cache.rank_sequences > 1)} x {cache.tokens} "
+            f"tokens in pages of {cache.block}, "
             f"{cache.form.name}"
         )
         rows = [

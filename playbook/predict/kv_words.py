@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from playbook.predict.left_out import noted
-from playbook.units import size, thousands
+from playbook.units import counted, size, thousands
 
 if TYPE_CHECKING:
     from playbook.predict.kv_cache import KvCache
@@ -27,7 +27,7 @@ def replication(cache: "KvCache") -> str:
             f"{what} is replicated {kind.copies(cache.tp)} times: one latent head cannot be split by heads; "
             f"dp={cache.tp} with tp=1 for attention would keep one copy"
         )
-    heads = f"{kind.heads} key-value head{'s' * (kind.heads > 1)}"
+    heads = counted(kind.heads, "key-value head")
     return f"{what} is replicated {kind.copies(cache.tp)} times: {heads} on tp={cache.tp} ranks"
 
 
@@ -65,4 +65,6 @@ def padded(cache: "KvCache") -> str:
 def shared(cache: "KvCache") -> str:
     """Say that layers read other layers' caches."""
     count = sum(kind.count for kind in cache.layers if kind.shared)
+    if count == 1:
+        return "1 layer reads an earlier layer's cache and takes nothing"
     return f"{count} layers read an earlier layer's cache and take nothing" if count else ""

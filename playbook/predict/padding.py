@@ -2,6 +2,7 @@
 
 from playbook.frameworks import policy
 from playbook.spec import Scenario
+from playbook.units import counted
 
 SHARDS_ALL = 3
 """ZeRO stage that shares parameters too."""
@@ -24,7 +25,8 @@ def padded_experts(s: Scenario) -> str:
     if rows % ranks == 0:
         return ""
     return (
-        f"expert tensors have {rows} rows (dim 0), which {ranks} ranks do not divide: a shard is {each} of "
+        f"expert tensors have {counted(rows, 'row')} (dim 0), which {ranks} ranks do not divide: a "
+        f"shard is {each} of "
         f"{rows}, not 1/{ranks}, and a gathered buffer has {each * ranks} rows; shard another dim "
         "(`shard_placement_fn` of `fully_shard`), or use ranks that divide the rows"
     )

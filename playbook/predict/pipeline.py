@@ -24,7 +24,7 @@ from playbook.program.simulation import Simulation
 from playbook.program.summary import RankMemory
 from playbook.schedules.packed import F, W
 from playbook.spec import Scenario
-from playbook.units import gb, seconds
+from playbook.units import counted, gb, seconds
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +62,8 @@ class PipelineTimeline:
 
     def __repr__(self) -> str:
         return (
-            f"PipelineTimeline({self.order.name}, {self.order.stages} ranks: {seconds(self.seconds)}, peak "
+            f"PipelineTimeline({self.order.name}, {counted(self.order.stages, 'rank')}: "
+            f"{seconds(self.seconds)}, peak "
             f"{gb(max(self.peak_bytes))}, predicted)"
         )
 

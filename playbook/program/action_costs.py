@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from playbook.program.actions import Actions
 from playbook.schedules.packed import B, F, W
 from playbook.spec import Link
+from playbook.units import counted
 
 Cost = float | Sequence[float]
 """One number for all stages, or one for each."""
@@ -109,7 +110,9 @@ def _factors(ranks: int, stragglers: Mapping[int, float]) -> Floats:
         if not isinstance(factor, Real):
             raise TypeError(f"straggler {rank}: factor {factor!r} is no number; 2 is twice as slow")
         if not 0 <= rank < ranks:
-            raise ValueError(f"straggler {rank}: there are {ranks} ranks; use 0 to {ranks - 1}")
+            raise ValueError(
+                f"straggler {rank}: the pipeline has {counted(ranks, 'rank')}; use 0 to {ranks - 1}"
+            )
         if not 0 < factor < float("inf"):
             raise ValueError(f"straggler {rank}: factor {factor} must be above 0; 2 is twice as slow")
         factors[rank] = factor
@@ -169,5 +172,7 @@ def _spread(what: str, cost: Cost, count: int, chain: int, places: str) -> Float
     if values.ndim == 1 and values.size == chain and chain:
         values = np.tile(values, count // chain)
     if values.ndim > 1 or (values.ndim == 1 and values.size != count):
-        raise ValueError(f"{what} has {values.size} values for {count} {places}; give one number, or {count}")
+        raise ValueError(
+            f"{what} has {counted(values.size, 'value')} for {count} {places}; give one number, or {count}"
+        )
     return np.broadcast_to(values, (count,))

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from playbook.program.schedule_size import check_size, counted, whole_count
+from playbook.program.schedule_size import check_size, whole_count
 from playbook.program.simulate import Cost, simulate
 from playbook.program.simulation import Simulation
 from playbook.schedules.action import Action
@@ -22,6 +22,7 @@ from playbook.schedules.orders import (
 from playbook.schedules.packed import F, Packed, actions_of, pack_order, unpack
 from playbook.schedules.placement import chunks_of, placement_words, two_ways
 from playbook.schedules.registry import check_framework, find_plan
+from playbook.units import counted
 
 
 @dataclass(
@@ -60,7 +61,7 @@ class Schedule:
     def __repr__(self) -> str:
         ways = f" in {self.chains} directions" if self.chains > 1 else ""
         held = f"{counted(self.stages, 'rank')} × {counted(self.chunks, 'chunk')}{ways}"
-        passing = counted(self.microbatches, "micro-batch", "es")
+        passing = counted(self.microbatches, "micro-batch", "micro-batches")
         return f"Schedule({self.name}: {held}, {passing}, {counted(sum(map(len, self.packed)), 'action')})"
 
     @cached_property

@@ -6,11 +6,6 @@ MOST_ACTIONS = 5_000_000
 """Forwards and backwards of all ranks that a schedule by name may have: seconds, and some 100 MB."""
 
 
-def counted(count: int, word: str, ending: str = "s") -> str:
-    """Write a count with its word, as in "1 rank" and "4 ranks"."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}{ending}"
-
-
 def check_size(stages: int, microbatches: int, chunks: int) -> None:
     """Refuse a size that would run silently for minutes.
 

@@ -11,6 +11,7 @@ from playbook.runtime.errors import JobCancelled, PoolClosed
 from playbook.runtime.job import ENDED, Callback, Job
 from playbook.runtime.mailbox import Mailbox
 from playbook.runtime.run import Run
+from playbook.units import counted
 
 CLOSE_S = 10.0
 """How long closing a pool waits for its thread."""
@@ -46,7 +47,8 @@ class Desk:
         with self._lock:
             if self.closed:
                 raise PoolClosed(
-                    f"this pool of {self.ranks} ranks is closed: make a new one with Pool({self.ranks})"
+                    f"this pool of {counted(self.ranks, 'rank')} is closed: make a new one with "
+                    f"Pool({self.ranks})"
                 )
             self._queue.append((job, call))
         self.mail.wake()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from playbook.runtime import rundir
+from playbook.units import counted
 
 if TYPE_CHECKING:
     from playbook.runtime.run import Run
@@ -132,7 +133,9 @@ class Job:
     def log(self, rank: int) -> str:
         """Everything that a rank has printed so far, native output included."""
         if not 0 <= rank < self.ranks:
-            raise ValueError(f"rank {rank} of a job on {self.ranks} ranks: give 0 to {self.ranks - 1}")
+            raise ValueError(
+                f"rank {rank} of a job on {counted(self.ranks, 'rank')}: give 0 to {self.ranks - 1}"
+            )
         if self.directory is None:
             return ""
         path = rundir.log_path(self.directory, rank)
@@ -161,7 +164,7 @@ class Job:
         return self._outcome()
 
     def __repr__(self) -> str:
-        return f"<Job {self.title or self.name!r} on {self.ranks} ranks: {self.state}>"
+        return f"<Job {self.title or self.name!r} on {counted(self.ranks, 'rank')}: {self.state}>"
 
     def _outcome(self) -> "Run":
         if self._error is not None:

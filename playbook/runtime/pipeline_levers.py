@@ -10,6 +10,7 @@ from playbook.program.simulation import Simulation
 from playbook.schedules.orders import parse_orders
 from playbook.spec import Scenario
 from playbook.spec.rules import not_negative
+from playbook.units import counted
 
 COSTS = ("forward", "backward", "backward_input", "backward_weight", "overlap")
 """Levers that are a number of units, or one for each stage."""
@@ -57,7 +58,9 @@ def take_order(levers: dict[str, Any], own: dict[str, Any], ranks: int) -> None:
         raise ValueError(f"order and schedule={named} are both given; leave one of them out")
     order = read_order(own.get("order", named))
     if order.stages != ranks:
-        raise ValueError(f"the order has {order.stages} ranks and the pool {ranks}; use Pool({order.stages})")
+        raise ValueError(
+            f"the order has {counted(order.stages, 'rank')} and the pool {ranks}; use Pool({order.stages})"
+        )
     for lever, found in (("chunks", order.chunks), ("microbatches", order.microbatches)):
         if levers.setdefault(lever, found) != found:
             raise ValueError(

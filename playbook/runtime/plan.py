@@ -75,7 +75,7 @@ def _check_memory(ranks: int) -> None:
     if needed > free:
         raise ValueError(
             f"ranks={ranks} need about {needed / 2**30:.1f} GiB of memory and {free / 2**30:.1f} GiB are "
-            f"free; at most {max(1, free // limits.RANK_BYTES)} ranks fit"
+            f"free; at most ranks={max(1, free // limits.RANK_BYTES)}"
         )
 
 

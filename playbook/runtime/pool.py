@@ -20,6 +20,7 @@ from playbook.runtime.desk import CLOSE_S, Desk
 from playbook.runtime.job import Job
 from playbook.runtime.plan import Plan, make_plan
 from playbook.runtime.pump import Pump
+from playbook.units import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -126,7 +127,7 @@ class Pool:
 
     def __repr__(self) -> str:
         closed = ", closed" if self._desk.closed else ""
-        return f"<Pool of {self.ranks} ranks over {self.backend}{closed}>"
+        return f"<Pool of {counted(self.ranks, 'rank')} over {self.backend}{closed}>"
 
 
 def _resolve(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from playbook import tables
 from playbook.runtime import rundir
 from playbook.runtime.verdict import is_peers_fault
+from playbook.units import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -81,7 +82,9 @@ class Run:
     def log(self, rank: int) -> str:
         """Everything that a rank printed."""
         if not 0 <= rank < self.ranks:
-            raise ValueError(f"rank {rank} of a run on {self.ranks} ranks: give 0 to {self.ranks - 1}")
+            raise ValueError(
+                f"rank {rank} of a run on {counted(self.ranks, 'rank')}: give 0 to {self.ranks - 1}"
+            )
         path = rundir.log_path(self.directory, rank)
         return path.read_text(errors="replace") if path.exists() else ""
 

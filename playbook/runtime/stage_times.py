@@ -17,6 +17,7 @@ from playbook.runtime.rank import current_phase, emit, here
 from playbook.spec import Model
 from playbook.spec import model as find_model
 from playbook.spec.rules import positive, whole
+from playbook.units import counted
 
 WARM = 2
 """Runs that do not count."""
@@ -129,11 +130,15 @@ def time_sizes(stage: Stage, sizes: list[int]) -> dict[str, Any] | None:
     module = middle_stage(stage, device)
     rows = []
     for done, size in enumerate(sizes):
-        current_phase(f"timing a micro-batch of {size} sequences")
+        current_phase(f"timing a micro-batch of {counted(size, 'sequence')}")
         rows.append(time_size(stage, module, size, device))
         emit("progress", "stage times", done=done + 1, total=len(sizes))
     gpu = device.type == "cuda"
-    machine = torch.cuda.get_device_name(device) if gpu else f"CPU with {torch.get_num_threads()} threads"
+    machine = (
+        torch.cuda.get_device_name(device)
+        if gpu
+        else f"CPU with {counted(torch.get_num_threads(), 'thread')}"
+    )
     return {"rows": rows, "machine": machine, "source": "measured:nccl" if gpu else "measured:gloo"}
 
 

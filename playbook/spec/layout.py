@@ -179,7 +179,10 @@ class Layout:
         """
         rest = whole("rank", rank, least=0)
         if rest >= self.world:
-            raise ValueError(f"rank={rank} but the world has {self.world} ranks; use 0 to {self.world - 1}")
+            raise ValueError(
+                f"rank={rank} but the world has {self.world} rank{'s' * (self.world > 1)}; use 0 to "
+                f"{self.world - 1}"
+            )
         place = {}
         for axis, degree in self.axes:
             rest, place[axis] = divmod(rest, degree)

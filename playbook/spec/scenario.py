@@ -137,7 +137,8 @@ def check_world(layout: Layout, cluster: Cluster) -> None:
         return
     used = " x ".join(f"{axis}={degree}" for axis, degree in layout.axes if degree > 1)
     raise ValueError(
-        f"{used} = {layout.world} ranks but cluster {cluster.name} has {cluster.gpus} GPUs; "
+        f"{used} = {layout.world} ranks but cluster {cluster.name} has {cluster.gpus} "
+        f"GPU{'s' * (cluster.gpus > 1)}; "
         f"use degrees whose product is at most {cluster.gpus}, or a cluster of {layout.world} GPUs"
     )
 
@@ -184,7 +185,8 @@ def check_stages(model: Model, layout: Layout) -> None:
     if layout.stages > model.layers:
         raise ValueError(
             f"pp={layout.pp} x chunks={layout.chunks} = {layout.stages} stages but {model.name} has "
-            f"{model.layers} layers; use at most {model.layers} stages"
+            f"{model.layers} layer{'s' * (model.layers > 1)}; use at most {model.layers} "
+            f"stage{'s' * (model.layers > 1)}"
         )
     if model.layers % layout.stages:
         base, more = divmod(model.layers, layout.stages)

@@ -87,7 +87,7 @@ def test_fewer_micro_batches_than_stages_are_not_praised():
     flat = StageTimes(sequences=(1, 2, 4, 8), forward_s=(1, 1.1, 1.2, 1.3), backward_s=(2, 2.2, 2.4, 2.6))
     text = repr(best_microbatches(flat, 4, 8))
     # One micro-batch passes 4 ranks one after the other: 3/4 idle, and no more than one rank's work.
-    assert "m = 1 micro-batches of 8 is the least slow" in text
+    assert "m = 1 micro-batch of 8 is the least slow" in text
     assert "75.0\N{THIN SPACE}% of the ranks' time is idle, 4 ranks do the work of 1.00" in text
     assert "pipelining does not pay at this size on these times" in text
     assert "is fastest" not in text

@@ -57,7 +57,7 @@ def test_a_table_without_the_parts_of_backward_comes_back_too(tmp_path):
     [
         ({"sequences": (2, 1)}, "give micro-batch sizes that rise"),
         ({"sequences": ()}, "give micro-batch sizes that rise"),
-        ({"forward_s": (1,)}, "forward_s has 1 times for 2 sizes"),
+        ({"forward_s": (1,)}, "forward_s has 1 time for 2 sizes"),
         ({"forward_s": (0, 1)}, "forward_s=0.0 must be above 0"),
         ({"backward_s": ()}, "backward_s has 0 times for 2 sizes"),
         ({"backward_input_s": (1, 1)}, "give both or neither"),

@@ -92,7 +92,7 @@ def test_the_borders_of_two_chains_may_differ():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stragglers": {2: 3}}, "straggler 2: there are 2 ranks; use 0 to 1"),
+        ({"stragglers": {2: 3}}, "straggler 2: the pipeline has 2 ranks; use 0 to 1"),
         ({"stragglers": {0: 0}}, "straggler 0: factor 0 must be above 0"),
         ({"recompute": [1, 2, 3]}, "recompute has 3 values for 2 stages"),
         ({"overlap": 1.9, "pair": True}, "overlap=1.9: a forward of 1 and a backward of 2 .*use 2 or more"),
