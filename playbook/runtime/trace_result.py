@@ -12,7 +12,7 @@ from playbook.program.traffic import WIRE
 from playbook.program.walk import Curve, block_name, terms_of
 from playbook.spec import Scenario
 from playbook.tables import table
-from playbook.units import gb
+from playbook.units import counted, size
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,8 +50,9 @@ class Trace:
 
     def __repr__(self) -> str:
         return (
-            f"Trace(rank {self.rank} of {self.scenario.world}: {len(self.ids)} operations, "
-            f"peak {gb(self.peak_bytes)} at {self.instant})"
+            f"Trace(PyTorch's code on fake tensors: {self.scenario.model.name}, rank {self.rank} of "
+            f"{self.scenario.world}; {counted(len(self.ids), 'operation')}, peak {size(self.peak_bytes)} at "
+            f"{self.instant})"
         )
 
     @cached_property

@@ -65,7 +65,10 @@ def test_its_terms_add_up_to_the_peak_and_time_is_left_open(fsdp2):
     assert found.rank == 7
     assert found.seconds is None
     assert found.reserved_bytes is None
-    assert repr(found).startswith("Trace(rank 7 of 8: ")
+    told = f"Trace(PyTorch's code on fake tensors: {found.scenario.model.name}, rank 7 of 8; "
+    assert repr(found).startswith(told)
+    assert repr(found).endswith(f" at {found.instant})")
+    assert "\n" not in repr(found)
 
 
 def test_its_tables_have_the_columns_of_every_source(fsdp2):
