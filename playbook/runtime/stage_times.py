@@ -130,7 +130,7 @@ def time_sizes(stage: Stage, sizes: list[int]) -> dict[str, Any] | None:
     module = middle_stage(stage, device)
     rows = []
     for done, size in enumerate(sizes):
-        current_phase(f"timing a micro-batch of {counted(size, 'sequence')}")
+        current_phase(f"timing a micro-batch of {size} sequence{'s' * (size > 1)}")
         rows.append(time_size(stage, module, size, device))
         emit("progress", "stage times", done=done + 1, total=len(sizes))
     gpu = device.type == "cuda"
