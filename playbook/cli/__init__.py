@@ -28,6 +28,8 @@ from playbook.cli import (
 app = typer.Typer(
     name="playbook",
     help="A lab bench for LLM parallelism: predict a strategy, run it on real ranks, see the difference.",
+    epilog="Start with `playbook doctor` and `playbook memory --model llama-3.1-8b --dp 8 --zero 3`; "
+    "`playbook COMMAND --help` tells a command's options.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -10,7 +10,7 @@ from typer.core import TyperCommand
 
 from playbook.cli.kv import DEFAULT_TOKENS, LEFT_OUT, write_end
 from playbook.cli.lengths import length
-from playbook.cli.options import with_scenario
+from playbook.cli.options import behind_model, with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import summary
 from playbook.spec import Scenario, Serving
@@ -47,8 +47,10 @@ def more(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
 
 
 FIT_OPTIONS = (
-    more("vary", str, "sequence", "sequence, micro-batch, layers, gpus or concurrency."),
-    more("serving", bool, False, "Ask for an inference engine; vary concurrency always does."),
+    more("vary", str, "sequence", "What to find: sequence, micro-batch, layers, gpus or concurrency."),
+    more(
+        "serving", bool, False, "Ask about an inference engine, not training; --vary concurrency always does."
+    ),
     more("prompt", int | None, None, f"Tokens of a prompt; {LEFT_OUT}."),
     more("output", int, 512, "Tokens of an answer."),
     more("concurrency", int, 64, "Sequences in the engine at once."),
@@ -80,7 +82,7 @@ def with_more(command: Callable[..., Any], *extra: inspect.Parameter) -> Callabl
         return with_scenario(bound)(rank=None, **given)
 
     shared = [p for p in inspect.signature(with_scenario(plain)).parameters.values() if p.name != "rank"]
-    parameters = [*extra, *shared]
+    parameters = behind_model(shared, extra)
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     call.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -88,7 +90,10 @@ def with_more(command: Callable[..., Any], *extra: inspect.Parameter) -> Callabl
 
 
 def fit(scenario: Scenario, as_json: bool, vary: str, serving: bool, **load: Any) -> None:
-    """Find the largest sequence, micro-batch, depth or concurrency that fits, or the fewest GPUs."""
+    """Find the largest sequence, batch, depth or load that fits.
+
+    Or the fewest GPUs. Example: playbook fit --model llama-3.1-70b --dp 64 --zero 3 --vary sequence
+    """
     from playbook.predict.fit import fit as search
 
     engine = serving or vary.strip().lower() == "concurrency"
@@ -131,7 +136,11 @@ def load_summary(scenario: Scenario, serving: Serving) -> str:
 
 
 def explain(scenario: Scenario, as_json: bool, amount: str) -> None:
-    """Name the tensor that an allocation of this size was, or at which length it would be."""
+    """Name the tensor whose allocation failed, by its size.
+
+    Or the length at which a tensor would have it. Example: playbook explain 49GiB --model qwen3-30b-a3b
+    --sequence 32768
+    """
     from playbook.predict.explain import explain_allocation
 
     found = explain_allocation(amount, scenario)

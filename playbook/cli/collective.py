@@ -18,13 +18,19 @@ def collective(
     op: Annotated[
         str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, all_to_all or send_recv.")
     ],
-    algorithm: Annotated[str, typer.Option(help="ring or direct.")] = "ring",
+    algorithm: Annotated[str, typer.Option(help="Who sends what to whom: ring or direct.")] = "ring",
     ranks: Annotated[int, typer.Option(help="Ranks that take part.")] = 4,
-    buffer: Annotated[int, typer.Option("--bytes", help="The full buffer S of nccl-tests.")] = 2**30,
-    cluster: Annotated[str, typer.Option(help="Whose links: preset or NODESxGPUS-GPU.")] = "1x8-h100",
+    buffer: Annotated[int, typer.Option("--bytes", help="Bytes of the full buffer, S of nccl-tests.")] = 2
+    ** 30,
+    cluster: Annotated[
+        str, typer.Option(help="Whose links: cluster preset, or NODESxGPUS-GPU.")
+    ] = "1x8-h100",
     json: Json = False,
 ) -> None:
-    """Count the steps and bytes of a collective, and predict its time."""
+    """Count a collective's steps and bytes; predict its time.
+
+    Example: playbook collective all_reduce --ranks 8 --bytes 1073741824
+    """
     from playbook.collectives import collective as make
     from playbook.spec import cluster as find_cluster
 

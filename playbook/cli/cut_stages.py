@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from playbook.cli.options import build_scenario, with_scenario
+from playbook.cli.options import behind_model, build_scenario, with_scenario
 from playbook.cli.output import write_json, write_table
 from playbook.spec import Layout, Scenario, model
 from playbook.units import GB, counted, gb, seconds
@@ -25,7 +25,10 @@ def register(app: typer.Typer) -> None:
 
 
 def cut_stages(scenario: Scenario, memory_cap_gb: float | None, as_json: bool) -> None:
-    """Cut the layers into stages so that the slowest rank is as fast as can be; beside it the equal cut."""
+    """Cut layers into stages so that the slowest is fastest.
+
+    Beside it stands the equal cut. Example: playbook cut-stages --model llama-3.1-8b --pp 4
+    """
     from playbook.planner import cut_stages as cut
     from playbook.planner.capped_cut import NoCutFits
 
@@ -77,7 +80,7 @@ def with_cap(command: Callable[[Scenario, float | None, bool], None]) -> Callabl
     plain = inspect.signature(with_scenario(command)).parameters.values()
     option = Annotated[float | None, typer.Option("--memory-cap-gb", help="Most GB (10^9 bytes) on a rank.")]
     cap = inspect.Parameter("memory_cap_gb", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
-    parameters = [*(one for one in plain if one.name != "rank"), cap]
+    parameters = behind_model((one for one in plain if one.name != "rank"), (cap,))
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     call.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

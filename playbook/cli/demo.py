@@ -40,10 +40,15 @@ class Demo:
 
 
 def demo(
-    ranks: Annotated[int | None, typer.Option(help="Ranks; 2 for strategies, 4 for collectives.")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(help="Ranks; 2 for strategies and 4 for collectives, if left out.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Run every strategy and every collective on real ranks; status 1 if one is wrong."""
+    """Run every strategy and collective here on real ranks.
+
+    Status 1 if one is wrong.
+    """
     from tqdm import tqdm
 
     from playbook.runtime.pool import Pool

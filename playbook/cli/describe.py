@@ -32,7 +32,10 @@ def params(
     tp: Annotated[int, typer.Option(help="Tensor parallel degree, for what a rank of a stage holds.")] = 1,
     json: Json = False,
 ) -> None:
-    """Count the parameters of a model exactly, and what a token computes and caches."""
+    """Count a model's parameters, by part, layer and stage.
+
+    And what a token computes and caches. Example: playbook params --model deepseek-v3
+    """
     from playbook.predict.flops import flops_per_token
     from playbook.predict.stage_weights import stage_weights
 

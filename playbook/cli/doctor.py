@@ -12,7 +12,10 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(json: Json = False) -> None:
-    """Say what works here and how to mend the rest; status 1 if ranks cannot run."""
+    """Say what works here and how to mend the rest.
+
+    Status 1 if ranks cannot run.
+    """
     from playbook.cli import checks
 
     found = checks.all_checks()

@@ -26,8 +26,12 @@ def find_schedule(
     microbatches: Annotated[int, typer.Option(help="Micro-batches m of a step.")],
     chunks: Annotated[int, typer.Option(help="Stages of the model on each rank.")] = 1,
     forward: Annotated[str, typer.Option(help=f"Cost of a chunk's forward: {COST}.")] = "1",
-    backward_input: Annotated[str, typer.Option(help="Cost of its backward for the input, so too.")] = "1",
-    backward_weight: Annotated[str, typer.Option(help="Cost of its backward for the weights, so too.")] = "1",
+    backward_input: Annotated[
+        str, typer.Option(help="Cost of its backward for the input, given likewise.")
+    ] = "1",
+    backward_weight: Annotated[
+        str, typer.Option(help="Cost of its backward for the weights, given likewise.")
+    ] = "1",
     comm: Annotated[str, typer.Option(help="Delay between ranks; or one a border between stages.")] = "0",
     memory_cap: Annotated[
         str | None, typer.Option(help="Most stage-chunks alive on a rank; or one a rank, as in 4,4,3,3.")
@@ -39,7 +43,11 @@ def find_schedule(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Search an order of a pipeline's actions; beside it every known schedule and what no order beats."""
+    """Search the fastest order of a pipeline's actions.
+
+    Beside it stand every known schedule and what no order beats. Example: playbook find-schedule --stages 4
+    --microbatches 8 --forward 1,1,1,1.5 --memory-cap 3
+    """
     from playbook.planner import find_schedule as search
 
     found = search(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from playbook.cli.lengths import length
-from playbook.cli.options import Json, pick_cluster
+from playbook.cli.options import CLUSTER, GPU, Json, ModelName, pick_cluster
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import both, write_terms
 from playbook.spec import Layout, Serving, model
@@ -29,6 +29,8 @@ INFERENCE_KEYS = (
 DEFAULT_TOKENS = 4096
 LEFT_OUT = "4096, or as far as a model's learned positions go, if left out"
 
+BATCHED = "Tokens of one step at most; vLLM's for the GPU, 8192 or 2048, if left out."
+
 POOL_KEYS = ("bytes", "blocks", "tokens", "sequences")
 
 KvType = Annotated[str, typer.Option(help="Format of the cache, such as bf16, fp8, fp8-per-head or nvfp4.")]
@@ -46,7 +48,7 @@ def register(app: typer.Typer) -> None:
 
 
 def kv(
-    model_name: Annotated[str, typer.Option("--model", help="Preset, or path of a config.json.")],
+    model_name: ModelName,
     dtype: KvType = "bf16",
     tokens: Annotated[int | None, typer.Option(help=f"Tokens of each sequence; {LEFT_OUT}.")] = None,
     sequences: Annotated[int, typer.Option(help="Sequences over all replicas.")] = 1,
@@ -56,10 +58,16 @@ def kv(
     block: Block = 16,
     max_batched_tokens: Annotated[int, typer.Option(help="Tokens of one step at most.")] = 8192,
     hybrid_allocator: Hybrid = True,
-    pool: Annotated[str | None, typer.Option(help="Pool of a rank, as a log says: 3.81GiB.")] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="A rank's pool, as an engine's log says, such as 3.81GiB: tells what it holds."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Predict the key-value cache: one copy, on a rank, and in an engine's pages."""
+    """Predict the key-value cache: ideal, on a rank, in pages.
+
+    Example: playbook kv --model deepseek-v3 --tokens 32768 --tp 8
+    """
     from playbook.predict.kv_cache import kv_cache
 
     cached = model(model_name)
@@ -124,7 +132,7 @@ def write_kinds(rows: list[dict[str, Any]]) -> None:
 
 
 def inference(
-    model_name: Annotated[str, typer.Option("--model", help="Preset, or path of a config.json.")],
+    model_name: ModelName,
     prompt: Annotated[int | None, typer.Option(help=f"Tokens of a prompt; {LEFT_OUT}.")] = None,
     output: Annotated[int, typer.Option(help="Tokens of an answer.")] = 512,
     concurrency: Annotated[int, typer.Option(help="Sequences at once, over all replicas.")] = 64,
@@ -135,15 +143,18 @@ def inference(
     dp: Replicas = 1,
     cp: Context = 1,
     ep: Annotated[int, typer.Option(help="Expert parallel degree.")] = 1,
-    gpu: Annotated[str | None, typer.Option(help="GPU of the default cluster.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Cluster, or NODESxGPUS-GPU.")] = None,
+    gpu: Annotated[str | None, typer.Option(help=GPU)] = None,
+    cluster: Annotated[str | None, typer.Option(help=CLUSTER)] = None,
     block: Block = 16,
-    max_batched_tokens: Annotated[int | None, typer.Option(help="Tokens of one step at most.")] = None,
+    max_batched_tokens: Annotated[int | None, typer.Option(help=BATCHED)] = None,
     utilisation: Annotated[float, typer.Option(help="Part of the memory that the engine may take.")] = 0.9,
     hybrid_allocator: Hybrid = True,
     json: Json = False,
 ) -> None:
-    """Predict the peak of an inference engine, by term, and what its pool of cache holds."""
+    """Predict the peak memory of an inference engine, by term.
+
+    And what its pool of cache holds. Example: playbook inference --model llama-3.1-70b --tp 8
+    """
     from playbook.predict.inference import inference_memory
 
     served, layout = model(model_name), Layout(dp=dp, tp=tp, pp=pp, cp=cp, ep=ep)

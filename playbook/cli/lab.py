@@ -20,7 +20,10 @@ def register(app: typer.Typer) -> None:
 
 
 def lab(context: typer.Context) -> None:
-    """Open JupyterLab at the notebooks; other arguments are its own: --no-browser --port 8890."""
+    """Open JupyterLab at the notebooks.
+
+    Other arguments are its own: --no-browser --port 8890.
+    """
     command = lab_command(notebooks(), context.args)
     os.execve(command[0], command, surroundings(os.environ))  # so that Ctrl-C is JupyterLab's
 

@@ -1,7 +1,7 @@
 """Options that commands share: every field of Workload and Layout has one of the same name."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
@@ -14,30 +14,33 @@ from playbook.spec.rules import whole
 from playbook.spec.scenario import PREDICTED
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-ModelName = Annotated[str, typer.Option(help="Preset, or path of a Hugging Face config.json.")]
+MODEL = "Preset such as llama-3.1-8b (an unknown name lists them), or path of a Hugging Face config.json."
+ModelName = Annotated[str, typer.Option("--model", help=MODEL)]
+GPU = "GPU, in as few nodes of eight as hold all ranks; h100 if left out."
+CLUSTER = "Cluster preset, or NODESxGPUS-GPU such as 2x8-h100; instead of --gpu."
 
 SCENARIO = {
-    "model": "Preset, or path of a Hugging Face config.json.",
+    "model": MODEL,
     "framework": f"Whose accounting: {', '.join(PREDICTED)}.",
-    "gpu": "GPU of the default cluster, the fewest 8-GPU nodes that hold the world.",
-    "cluster": "Cluster preset, or NODESxGPUS-GPU; instead of --gpu.",
+    "gpu": GPU,
+    "cluster": CLUSTER,
     "rank": "Rank to look at; the one with the highest peak if left out.",
 }
 WORKLOAD = {
     "sequence": "Tokens a sequence; 4096, or all of a model's learned positions, if left out.",
     "micro_batch": "Sequences per replica and forward.",
     "global_batch": "Sequences per optimizer step over all replicas; dp x micro_batch x pp if left out.",
-    "recipe": "Numeric recipe, such as bf16-fp32master.",
-    "recompute": "none, selective (the attention core) or full (the layer).",
-    "attention": "flash or math.",
-    "loss": "eager, chunked or parallel.",
+    "recipe": "Dtypes of weights, gradients and optimizer, such as fp32 (an unknown name lists them).",
+    "recompute": "What backward computes again: none, selective (the attention core) or full (the layer).",
+    "attention": "flash, which keeps no scores, or math, which does.",
+    "loss": "Logits at once: eager (all), chunked (some rows) or parallel (a TP rank's words).",
     "loss_chunk": "Rows of logits that a chunked loss holds at a time.",
-    "optimizer_kernel": "fused, foreach or for-loop.",
-    "offload": "none, cpu or nvme.",
+    "optimizer_kernel": "How the optimizer walks the weights: fused, foreach or for-loop.",
+    "offload": "Where state is kept off the GPU: none, cpu or nvme.",
     "offload_parts": "What is offloaded: optimizer, gradients (and optimizer), or all.",
     "lora": "Adapters, as RANK or RANK:TARGET,TARGET, with :fp32 behind it for tables in FP32 under qlora.",
     "kernels": "Whose kernels save tensors: cuda or cpu.",
-    "gradient_sync": "Reduce gradients after every micro-batch, or the last.",
+    "gradient_sync": "Reduce gradients after every micro-batch, or after the last: every or last.",
 }
 LAYOUT = {
     "dp": "Data parallel degree (context parallel ranks left out).",
@@ -45,23 +48,26 @@ LAYOUT = {
     "pp": "Pipeline parallel degree.",
     "cp": "Context parallel degree.",
     "ep": "Expert parallel degree.",
-    "zero": "ZeRO stage, 0 to 3.",
+    "zero": "ZeRO stage, 0 (share nothing) to 3 (share optimizer, gradients, parameters).",
     "sequence_parallel": "Split the norms' activations among TP ranks.",
-    "schedule": "Pipeline schedule.",
-    "chunks": "Model chunks a pipeline rank holds.",
+    "schedule": "Pipeline schedule, such as gpipe or zbv (an unknown name lists them), or a CSV file.",
+    "chunks": "Model chunks a pipeline rank holds; 2 for V-shaped schedules, else 1, if left out.",
     "dp_replicate": "Replicas among the dp ranks (HSDP).",
-    "ep_rule": "folded or independent.",
+    "ep_rule": "Expert ranks are ranks of dp, cp and tp (folded) or further ones (independent).",
     "etp": "Tensor parallel degree inside an expert.",
     "reshard": "Free gathered parameters after forward.",
     "stage_layers": "Layers of each stage, as 21,20,20,19.",
-    "cp_method": "ring, all-gather or ulysses.",
-    "cp_split": "contiguous or zigzag.",
-    "routing": "dropless or capacity.",
+    "cp_method": "How keys and values travel under cp: ring, all-gather or ulysses.",
+    "cp_split": "How cp cuts a sequence: contiguous or zigzag.",
+    "routing": "What experts do with too many tokens: dropless, or capacity, which drops some.",
 }
 
 
-def with_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of a scenario; it is called with the `Scenario`, `rank` and `as_json`."""
+def with_scenario(command: Callable[..., Any], framework: str = SCENARIO["framework"]) -> Callable[..., Any]:
+    """Give a command the options of a scenario; it is called with the `Scenario`, `rank` and `as_json`.
+
+    `framework` is the help of that option, where it is about more than accounting.
+    """
 
     def call(**given: Any) -> Any:
         as_json, rank = given.pop("json"), given.pop("rank")
@@ -71,7 +77,7 @@ def with_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
         _parameter("model", str, inspect.Parameter.empty, SCENARIO["model"]),
         *_fields(Workload, WORKLOAD),
         *_fields(Layout, LAYOUT),
-        _parameter("framework", str, "textbook", SCENARIO["framework"]),
+        _parameter("framework", str, "textbook", framework),
         _parameter("gpu", str | None, None, SCENARIO["gpu"]),
         _parameter("cluster", str | None, None, SCENARIO["cluster"]),
         _parameter("rank", int | None, None, SCENARIO["rank"]),
@@ -81,6 +87,14 @@ def with_scenario(command: Callable[..., Any]) -> Callable[..., Any]:
     call.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def behind_model(
+    plain: Iterable[inspect.Parameter], extra: Iterable[inspect.Parameter]
+) -> list[inspect.Parameter]:
+    """Put a command's own options behind `--model`, before those that it shares with others."""
+    first, *others = plain
+    return [first, *extra, *others]
 
 
 def _fields(kind: type, helps: dict[str, str]) -> list[inspect.Parameter]:

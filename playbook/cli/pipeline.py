@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from playbook.program.schedule import Schedule
     from playbook.program.simulation import Simulation
 
+NAME = "Schedule (an unknown name lists them), or path of a CSV file with each rank's actions."
 KEYS = (
     *("makespan", "idle_over_makespan", "idle_over_ideal", "span_idle", "peak_live"),
     *("ideal", "idle", "exposed_communication"),
@@ -26,11 +27,13 @@ def register(app: typer.Typer) -> None:
 
 
 def schedule(
-    name: Annotated[str, typer.Argument(help="Schedule, or path of a CSV file with each rank's actions.")],
+    name: Annotated[str, typer.Argument(help=NAME)],
     stages: Annotated[int | None, typer.Option(help="Pipeline ranks p.")] = None,
     microbatches: Annotated[int | None, typer.Option(help="Micro-batches m of a step.")] = None,
     chunks: Annotated[int | None, typer.Option(help="Stages that each rank owns.")] = None,
-    framework: Annotated[str | None, typer.Option(help="Apply this framework's conditions too.")] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="Refuse what this framework refuses, such as torch or megatron.")
+    ] = None,
     order_csv: Annotated[Path | None, typer.Option(help="Write the order here, as torch reads it.")] = None,
     chrome_trace: Annotated[Path | None, typer.Option(help="Write a trace for Perfetto here.")] = None,
     timeline_csv: Annotated[Path | None, typer.Option(help="Write the timeline table here.")] = None,
@@ -38,7 +41,11 @@ def schedule(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Time a pipeline schedule: makespan, idle time in both conventions, stage-chunks alive."""
+    """Time a pipeline schedule: makespan, idle time, memory.
+
+    Idle time in both conventions, memory in stage-chunks alive. Example: playbook schedule 1f1b --stages 4
+    --microbatches 16
+    """
     from playbook.program.schedule import schedule as make
 
     _check_sizes(name, stages, microbatches)

@@ -42,8 +42,8 @@ def with_costs(command: Callable[..., None]) -> Callable[..., None]:
     texts |= {name: (None, words) for name, words in LINK.items()}
     parameters = [parameter for parameter in own if parameter.name in names]
     parameters += [_parameter(name, str | None, *told) for name, told in texts.items()]
-    slow = "RANK:FACTOR, as 2:1.5 for a rank 2 half as slow again; may be given again."
-    parameters.append(_parameter("straggler", list[str] | None, None, slow))
+    slow = "A slow rank, as 2:1.5 for a rank 2 that takes half as long again; may be given again."
+    parameters.append(_parameter("straggler", list[str] | None, None, slow, "RANK:FACTOR"))
     parameters += [_parameter(name, bool, False, words) for name, words in WAYS.items()]
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     call.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
@@ -51,8 +51,10 @@ def with_costs(command: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _parameter(name: str, kind: Any, default: Any, text: str) -> inspect.Parameter:
-    annotation = Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text)]
+def _parameter(
+    name: str, kind: Any, default: Any, text: str, metavar: str | None = None
+) -> inspect.Parameter:
+    annotation = Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", help=text, metavar=metavar)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -23,14 +23,21 @@ TRACE_KEYS = ("peak_bytes", "reserved_bytes", "terms", "seconds", "rank", "insta
 REAL_CODE = "PyTorch's, as --framework torch predicts it; the textbook has none to run"
 
 
+FRAMEWORK = "Whose code runs: torch; textbook, which has none, is taken as torch."
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command(name="memory")(with_scenario(memory))
-    app.command(name="trace")(with_scenario(trace))
+    app.command(name="trace")(with_scenario(trace, FRAMEWORK))
 
 
 def memory(scenario: Scenario, rank: int | None, as_json: bool) -> None:
-    """Predict the peak of a training step, by term, on the rank that needs most."""
+    """Predict the peak memory of a training step, by term.
+
+    On the rank that needs most. Example: playbook memory --model llama-3.1-70b --dp 64 --zero 3 --recompute
+    full --framework torch --recipe fsdp2-mixed
+    """
     from playbook.predict import training_memory
 
     found = training_memory(scenario, rank=rank)
@@ -94,9 +101,9 @@ def stages_by_rank(scenario: Scenario) -> list[str]:
 
 
 def trace(scenario: Scenario, rank: int | None, as_json: bool) -> None:
-    """Trace the real code of one rank under fake tensors: its peak by term, without a GPU.
+    """Run one rank's real code on fake tensors, without a GPU.
 
-    The code is PyTorch's. Example: playbook trace --model llama-3.1-8b --dp 8 --zero 3
+    Its peak by term, beside the formula's. Example: playbook trace --model llama-3.1-8b --dp 8 --zero 3
     """
     from playbook.predict import training_memory
     from playbook.predict.left_out import left_out

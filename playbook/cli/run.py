@@ -29,11 +29,20 @@ def run(
         str, typer.Argument(help="Strategy with code for ranks, such as ddp; an unknown name lists them.")
     ],
     ranks: Annotated[int | None, typer.Option(help="Ranks; the GPUs, or min(4, cores), if left out.")] = None,
-    by: Annotated[str, typer.Option(help="hand or library.")] = "hand",
-    backend: Annotated[str, typer.Option(help="auto, gloo, nccl or shared-gpu.")] = "auto",
+    by: Annotated[str, typer.Option(help="Whose code: hand (the lessons') or library (PyTorch's).")] = "hand",
+    backend: Annotated[
+        str,
+        typer.Option(
+            help="What carries messages: auto, gloo, nccl or shared-gpu (ranks that share one GPU)."
+        ),
+    ] = "auto",
     json: Json = False,
 ) -> None:
-    """Run a strategy on real ranks against one process; its levers are options too: --microbatches 8."""
+    """Run a strategy on real ranks, held to one process.
+
+    Its levers are options too, such as --microbatches 8; an unknown one lists them. Example: playbook run tp
+    --ranks 2 --by library
+    """
     from playbook.runtime.pool import Pool
     from playbook.spec.rules import choice
     from playbook.strategies import refuse_predicted_only, runnable

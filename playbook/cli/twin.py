@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from playbook.cli.options import with_scenario
+from playbook.cli.options import behind_model, with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import announce, real_code, summary
 from playbook.cli.terms import both, write_terms
@@ -26,8 +26,14 @@ KEYS = (
 )
 OPTIONS = (
     ("network", str, "modelled", "modelled: collectives take the cluster's time; off: none."),
-    ("build", str | None, None, "FILE.py:FUNCTION that returns your own nn.Module."),
+    (
+        "build",
+        str | None,
+        None,
+        "FILE.py:FUNCTION that returns your own nn.Module, to run in the model's place.",
+    ),
 )
+FRAMEWORK = "Whose code runs: torch or transformers; textbook, which has none, is taken as torch."
 
 
 def register(app: typer.Typer) -> None:
@@ -46,18 +52,17 @@ def with_twin_options(command: Callable[..., None]) -> Callable[..., None]:
 
         with_scenario(taken)(**given)
 
-    parameters = [
-        *inspect.signature(with_scenario(command)).parameters.values(),
-        *(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=Annotated[kind, typer.Option(f"--{name}", help=text)],
-            )
-            for name, kind, default, text in OPTIONS
-        ),
-    ]
+    plain = inspect.signature(with_scenario(command, FRAMEWORK)).parameters.values()
+    own = (
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind, typer.Option(f"--{name}", help=text)],
+        )
+        for name, kind, default, text in OPTIONS
+    )
+    parameters = behind_model(plain, own)
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     call.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -65,9 +70,10 @@ def with_twin_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def twin(scenario: Scenario, rank: int | None, as_json: bool, network: str, build: str | None) -> None:
-    """Take the real step of one rank on this machine's GPU: memory by instant, seconds, communication.
+    """Take one rank's real step on this machine's GPU.
 
-    The code is PyTorch's. Example: playbook twin --model llama-3.2-1b --dp 8 --zero 3 --sequence 2048
+    Memory by instant, seconds, communication. Example: playbook twin --model llama-3.2-1b --dp 8 --zero 3
+    --sequence 2048
     """
     from playbook.predict.left_out import left_out
     from playbook.runtime.twin import twin as take_twin
