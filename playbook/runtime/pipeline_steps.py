@@ -26,6 +26,7 @@ from playbook.runtime.pipeline_routes import splits_backward
 from playbook.runtime.pipeline_timeline import CudaTimeline, Timeline
 from playbook.runtime.rank import current_phase, emit
 from playbook.runtime.strategy_run import StrategyRun
+from playbook.runtime.torch_private import one_message_queue
 
 NOT_TRIED = "not tried"
 """How a summary without a prediction begins to say why; it takes two GPUs over NCCL."""
@@ -115,8 +116,9 @@ def predict(
     costs = stage_costs(part.module, schedule, place, microbatches[0])
     room = room_for(part.module, microbatches[0], place)
     told: dict[str, Any] = {"costs_s": costs, "latency_s": time_message(run, place, room)}
-    # By hand a receive is posted when the rank is free for it; the library posts most of them earlier.
-    ways: dict[str, Any] = {"receive": "early"}
+    # By hand a receive is posted when the rank is free for it; the library posts most of them earlier, where
+    # one that waits may keep the sends behind it.
+    ways: dict[str, Any] = {"receive": "early", "queue": one_message_queue()}
     if run.by == "hand":
         told["beside_s"] = beside_costs(part.module, schedule, place, microbatches[0], room)
         ways = {"receive": "deferred", "beside": told["beside_s"]}

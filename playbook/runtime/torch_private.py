@@ -66,6 +66,23 @@ _NO_SEQUENCE = 2**63
 """Nodes that accumulate gradients carry the largest number there is, to run first."""
 
 
+QUEUE_UNTIL = (2, 12)
+"""Last version whose pipelines put all messages of a rank on one stream (`_batch_p2p` hands even a lone one to
+`batch_isend_irecv`). 2.11 does and 2.13 does not; 2.12 was not looked at and is taken to be like 2.11."""
+
+
+def one_message_queue(version: str = torch.__version__) -> bool:
+    """Tell whether the library's pipelines send and receive in one queue a rank, in order.
+
+    Examples
+    --------
+    >>> one_message_queue("2.11.0+cu130"), one_message_queue("2.13.0")
+    (True, False)
+    """
+    major, minor = version.split(".")[:2]
+    return (int(major), int(minor)) <= QUEUE_UNTIL
+
+
 def part(name: str) -> Any:
     """Return a private part of torch.
 
