@@ -1,4 +1,5 @@
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +68,14 @@ def test_a_function_keeps_its_name_when_the_module_of_that_name_is_imported(modu
 def test_an_unknown_name_lists_those_that_there_are():
     with pytest.raises(AttributeError, match="no attribute 'plann'; it has Cluster, JobCancelled, KvLayers"):
         pb.plann  # noqa: B018
+
+
+def test_the_readme_shows_every_picture_in_the_theme_of_its_reader():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(
+        r'scheme: dark\)" srcset="(docs/[a-z-]+)-dark\.png"><img alt="[^"]+" src="([^"]+)"', text
+    )
+    assert [light for _, light in shown] == [f"{stem}-light.png" for stem, _ in shown]
+    files = {f"{stem}-{theme}.png" for stem, _ in shown for theme in ("light", "dark")}
+    assert files == {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.png")}
+    assert set(re.findall(r"docs/[\w-]+\.png", text)) == files

@@ -70,17 +70,19 @@ def test_models_stand_under_their_families_and_a_typed_name_chooses_one(shown: L
     expect(shown.locator(".kick")).to_contain_text("llama-3.1-70b")
 
 
-def test_a_real_step_and_the_dark_theme_take_the_picture_of_the_readme(
+def test_a_real_step_takes_the_pictures_of_the_readme_in_both_themes(
     shown: Locator, page: Page, pictures: Path
 ) -> None:
-    use_theme(page, "JupyterLab Dark")
     part(shown, "run").click()
     expect(part(shown, "real")).to_be_visible(timeout=180_000)
     expect(part(shown, "run")).to_be_enabled(timeout=180_000)
     expect(part(shown, "comparison")).not_to_contain_text("not run")
     page.mouse.move(0, 0)
-    shown.screenshot(path=pictures / "memory-readme-dark.png")
-    use_theme(page, "JupyterLab Light")
+    page.evaluate("document.activeElement.blur()")
+    for theme in ("Dark", "Light"):
+        use_theme(page, f"JupyterLab {theme}")
+        expect(shown).to_have_attribute("data-theme", theme.lower())
+        shown.screenshot(path=pictures / f"memory-readme-{theme.lower()}.png")
 
 
 def test_pipeline_ranks_appear_and_the_worst_one_is_named(shown: Locator, pictures: Path) -> None:
