@@ -2,9 +2,9 @@
 
 Blocks are kept for the stream and the size that asked for them. Under FSDP2 the unit of embedding and head is
 gathered, flattened, differentiated and reduced in FP32 in tensors as large as itself, on streams of their
-own; much smaller layers find room in their blocks, others, as those of many experts, have blocks of their own.
-The loss leaves room of the size of its FP32 logits. All that does not depend on the number of ranks, so the
-share of the peak does.
+own; much smaller layers find room in their blocks, others, as those of many experts, have their own. The loss
+leaves room of the size of its FP32 logits. All that does not depend on the number of ranks, so the share of
+the peak does.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def unused_of(s: Scenario, peak_bytes: int) -> Unused:
     The numbers of embedding and head were read off 20 twins on an H200 (`gpu_twin.json` of the benchmarks),
     whose unused memory was 13 to 117 % of the peak. Of 36 twins that came later 29 lay within at once; the
     others told of layers that are no smaller than embedding and head, and that replicas may leave 3 % only.
-    Three earlier steps on another such machine lie within too. Unused blocks are given back when memory is short, so a step may fit where the band says it does not.
+    Three earlier steps on another such machine lie within too. Unused blocks are given back when memory is
+    short, so a step may fit where the band says it does not.
     """
     rules = policy(s.framework)
     if s.framework in FSDP2 and s.layout.zero == 3:  # noqa: PLR2004  # the stage's number

@@ -75,7 +75,8 @@ def lowered_order(blocks: Blocks) -> Ints:
     """Messages in the order in which a lock-step walk over the ranks sends them.
 
     As torch lowers a compute-only order: rank after rank runs its next action if its messages are there, puts
-    the send behind it and the receive at the end of the peer's list; and again.
+    the send behind it and the receive at the end of the peer's list; and again. A rank sits out the rounds
+    that it spends on other entries (`lowering`).
     """
     run_early(blocks)  # names the cycle if there is one
     ranks = int(blocks.lane.max()) + 1
@@ -87,10 +88,14 @@ def lowered_order(blocks: Blocks) -> Ints:
     at = np.searchsorted(blocks.lane, np.arange(ranks)).tolist()
     last = np.searchsorted(blocks.lane, np.arange(ranks), side="right").tolist()
     order: list[int] = []
+    rounds = [0] * blocks.lane.size if blocks.rounds is None else blocks.rounds.tolist()
     busy = list(range(ranks))
     while busy:
         for rank in busy:
             block = at[rank]
+            if rounds[block]:
+                rounds[block] -= 1
+                continue
             if missing[block]:
                 continue
             for message in sends[block]:

@@ -31,6 +31,8 @@ class Blocks:
     sender: Ints
     receiver: Ints
     way: Floats
+    rounds: Ints | None = None
+    """Rounds that a library's lowering spends before each block; none if not given."""
 
     @property
     def before(self) -> Ints:

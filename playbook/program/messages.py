@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from playbook.program.actions import Actions, Ints
+from playbook.program.lowering import rounds_before
 from playbook.program.message_queue import run_queued
 from playbook.program.message_ways import (
     Blocks,
@@ -100,6 +101,7 @@ def run_actions(
         sender=block[awaited[far]],
         receiver=block[waiter[far]],
         way=delays[far],
+        rounds=rounds_before(actions) if sending.queue and not sending.deferred else None,
     )
     start, departure = _way_of(sending)(blocks)
     messages = Messages(

@@ -67,8 +67,8 @@ _NO_SEQUENCE = 2**63
 
 
 QUEUE_UNTIL = (2, 12)
-"""Last version whose pipelines put all messages of a rank on one stream (`_batch_p2p` hands even a lone one to
-`batch_isend_irecv`). 2.11 does and 2.13 does not; 2.12 was not looked at and is taken to be like 2.11."""
+"""Last version whose pipelines put all messages of a rank on one stream: `_batch_p2p` hands even a lone one
+to `batch_isend_irecv`. 2.11 does and 2.13 does not; 2.12 was not looked at and is taken to be like 2.11."""
 
 
 def one_message_queue(version: str = torch.__version__) -> bool:

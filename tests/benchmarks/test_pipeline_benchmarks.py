@@ -1,5 +1,9 @@
 """What the pipeline benchmarks run and print; the measuring itself is the benchmark."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from benchmarks import gpu_pipeline, pipeline_ranks
@@ -64,3 +68,25 @@ def test_lines_name_the_error_of_the_step_and_of_each_kind():
     head = {"schedule": "zbv", "by": "hand", "part": "timed", "seconds": 3.0}
     timed = {"predicted_makespan_s": 0.4, "makespan_s": 0.41, "error": 0.025, "errors": {"forward": 0.01}}
     assert "0.4000 s  0.4100 s  +2.50%  forward 1.0%" in gpu_pipeline.line({**head, **timed})
+
+
+FOUR = json.loads((Path(gpu_pipeline.__file__).parent / "results" / "gpu_pipeline_4.json").read_text())
+TIMED = [row for row in FOUR["runs"] if "error" in row]
+
+
+@pytest.mark.parametrize("row", TIMED, ids=lambda row: f"{row['schedule']} by {row['by']}")
+def test_steps_on_four_gpus_are_simulated_to_five_per_cent_of_what_they_took(row):
+    """Costs of single stages as timed alone on an H200; the makespan as taken on four over NCCL."""
+    made = gpu_pipeline.pb.schedule(row["schedule"], stages=4, microbatches=8, chunks=row["chunks"])
+    ways: dict[str, Any] = {"receive": "early", "queue": True}  # the library of torch 2.11
+    if row["by"] == "hand":
+        ways = {"receive": "deferred", "beside": row["beside_s"]}
+    simulated = made.simulate(comm=row["latency_s"], **row["costs_s"], **ways)
+    assert simulated.makespan == pytest.approx(row["makespan_s"], rel=0.05)
+    assert max(row["errors"].values()) <= 0.08
+
+
+def test_without_its_one_queue_the_librarys_interleaving_is_a_fifth_too_quick():
+    (row,) = (row for row in TIMED if (row["schedule"], row["by"]) == ("interleaved-1f1b", "library"))
+    made = gpu_pipeline.pb.schedule(row["schedule"], stages=4, microbatches=8, chunks=2)
+    assert row["makespan_s"] > 1.2 * made.simulate(comm=row["latency_s"], **row["costs_s"]).makespan

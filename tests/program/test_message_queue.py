@@ -48,10 +48,11 @@ def messages_by_torch(order, placement):
     """Per rank, what it sends and receives in torch's lowered order: (kind, sending stage, micro-batch)."""
     from torch.distributed.pipelining import schedules
 
-    compute = {
-        rank: [schedules._Action.from_str(str(action)) for action in actions]
-        for rank, actions in enumerate(order)
-    }
+    microbatches = 1 + max(action.microbatch for actions in order for action in actions)
+    compute = {}
+    for rank, actions in enumerate(order):
+        read = [schedules._Action.from_str(str(action)) for action in actions]
+        compute[rank] = schedules._add_reduce_grad(schedules._add_unshard_reshard(read), microbatches)
     lowered = schedules._add_send_recv(compute, lambda stage: placement[stage], len(placement))
     found = {}
     for rank, actions in lowered.items():
@@ -61,9 +62,21 @@ def messages_by_torch(order, placement):
     return found
 
 
-@pytest.mark.parametrize(("name", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved-1f1b", 2)])
-def test_messages_stand_where_torch_puts_them(name, chunks):
-    made = schedule(name, 4, 8, chunks)
+@pytest.mark.parametrize(
+    ("name", "stages", "microbatches", "chunks"),
+    [
+        ("gpipe", 4, 8, 1),
+        ("1f1b", 4, 8, 1),
+        ("interleaved-1f1b", 4, 8, 2),
+        ("interleaved-1f1b", 4, 16, 4),
+        ("looped-bfs", 4, 6, 3),
+        ("zb-h1", 4, 8, 1),
+        ("interleaved-zero-bubble", 4, 8, 5),
+        ("zbv", 4, 8, 2),
+    ],
+)
+def test_messages_stand_where_torch_puts_them(name, stages, microbatches, chunks):
+    made = schedule(name, stages, microbatches, chunks)
     timed = made.simulate(comm=1, queue=True)
     by = np.argsort(timed.messages.departure, kind="stable")
     found = {rank: [] for rank in range(4)}
