@@ -9,7 +9,8 @@ FP32. Chosen weights are taken as divided by their sum, as both families' publis
 Backward writes the gradients of an index into zeros in place; a trace under a dispatch mode shows a copy.
 
 Source: transformers 5.24, integrations/moe.py and the two modelling files. Rows, saved bytes and the peak of
-two layers agree with that code under torch 2.13 on CPU; no GPU has been measured.
+two layers agree with that code under torch 2.13 on CPU, and peaks of seven twins on an H200 (torch 2.11)
+within 0.5 %. That code of 5.17 copied gate and up once more, to blank out slots of other ranks.
 """
 
 from playbook.frameworks.lines import Line, Made, Segment, of_backward, of_forward

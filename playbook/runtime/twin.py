@@ -32,7 +32,7 @@ def twin(
     ----------
     scenario
         What to run. A framework of "torch" or "textbook" runs the reference transformer, "transformers"
-        Hugging Face's code for it under FSDP2.
+        Hugging Face's code for it under FSDP2; its experts get as many tokens each, in turn.
     rank
         Which rank to be; None is the one that is predicted to need most.
     network
