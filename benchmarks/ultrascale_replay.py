@@ -4,15 +4,19 @@ allocator: what it holds after two steps.
 Beside the tensors of the program's rows there are those that nanotron and DDP make once: each weight in BF16,
 one buffer of FP32 gradients, one of FP32 weights, DDP's buckets of 25 MiB or one weight; both moments of each
 weight, born in the first optimizer step, between whatever that step's activations have left; and for ZeRO 1
-the shards in which updated weights are gathered.
+the shards in which updated weights are gathered. nanotron's two gather buffers stay from their first use on
+(`MemoryBuffer.get`), so that backward's lies in a block that the first forward has left; what moments take of
+the others, large tensors of the second step no longer find whole: little with ZeRO 1, much with ZeRO 0.
 
 Where the host is far ahead of the device, a block that a collective's stream has used is not handed out again
-before that stream is done with it. So the whole tensors that reduce-scatters read stay for as many layers as
-wait in the queue of launches. On a pipeline's first stage those are the forwards before the first backward
-less the two that are through by then; a backward waits for the next stage.
+before that stream is done with it. So the whole tensors that reduce-scatters read, and the norms' outputs
+that are gathered again in backward, stay for as many layers as wait in the queue of launches. On a pipeline's
+first stage those are the forwards before the first backward less the two that are through by then; a backward
+waits for the next stage.
 
 Left out, since the training half shows less memory than with it: that the NCCL backend's gather of a list
-copies it once more as a whole, and that the reduce-scatter of ZeRO 1 makes FP32 copies of each bucket.
+copies it once more as a whole, that the reduce-scatter of ZeRO 1 makes FP32 copies of each bucket, and that
+DDP has one bucket in the first step and makes those of 25 MiB before the second.
 """
 
 from collections import defaultdict, deque
@@ -43,11 +47,14 @@ MERGED = (
 )
 """Tensors that are one in nanotron."""
 PROJECTIONS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-FIXED = ("workspace", "gather buffers")
-WHOLE = "whole "
-"""How names begin of tensors that a reduce-scatter of tensor parallelism reads, two a layer."""
+GATHERS_BEFORE = {"F": "q", "B": "d activation"}
+"""What a run makes just after it has used its gather buffer for the first time: in forward the first
+column-split product, in backward the first row-split one."""
+WHOLE, GATHERED = "whole ", "norm output"
+"""How names begin of tensors that a reduce-scatter of tensor parallelism reads, two a layer, and of those
+that an all-gather of backward reads."""
 LAUNCHES = {"F": 0.5, "B": 1.0}
-"""Layers' forwards that such a tensor stands for; backward launches twice as much."""
+"""Layers' forwards that a whole tensor stands for; backward launches twice as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +75,8 @@ class Replay:
         self.runs = [(RUNS[a], int(b)) for a, b in zip(columns.segment, columns.microbatch, strict=True)]
         self.weights = [numel for block in self.laid.blocks for numel in merged_weights(block)]
         self.size, self.events = timeline(self.laid)
-        names = [tensor.name for tensor in self.laid.templates]
-        self.whole = [names[index].startswith(WHOLE) for index in self.laid.tensors.template]
-        self.allocator = CachingAllocator()
+        self.names = [self.laid.templates[index].name for index in self.laid.tensors.template]
+        self.allocator, self.buffers = CachingAllocator(), dict[str, int]()
         self.issued, self.waiting = 0.0, deque[tuple[float, int]]()
 
     @property
@@ -79,21 +85,20 @@ class Replay:
         return self.run.dp if self.run.zero else 1
 
     def start(self) -> None:
-        """Allocate what stays."""
+        """Allocate what is there before the first step; DDP's buckets come with the model."""
         take, whole = self.allocator.take, sum(self.weights)
         for numel in self.weights:
             take(HALF * numel)
-        take(SINGLE * whole)
-        take(SINGLE * whole // self.shards)
         for size in bucket_bytes(self.weights) if self.run.dp > 1 else ():
             take(size)
-        tensors = self.laid.tensors
-        for index in np.flatnonzero(tensors.birth_segment == STATE):
-            name, size = self.laid.templates[tensors.template[index]].name, int(tensors.size[index])
-            if name in FIXED:
-                parts = 2 if name == "gather buffers" else 1
-                for _ in range(parts):
-                    take(size // parts)
+        take(SINGLE * whole)
+        take(SINGLE * whole // self.shards)
+        for index in np.flatnonzero(self.laid.tensors.birth_segment == STATE):
+            size = int(self.laid.tensors.size[index])
+            if self.names[index] == "workspace":
+                take(size)
+            elif self.names[index] == "gather buffers":
+                self.buffers = dict.fromkeys(GATHERS_BEFORE, size // 2)
 
     def step(self) -> None:
         """Run forward and backward of every micro-batch."""
@@ -102,6 +107,7 @@ class Replay:
             mine, free = held[microbatch], self.way_to_free(letter, place)
             for event in self.events[letter]:
                 if not event.dies:
+                    self.gather_before(letter, event.tensor)
                     mine[event.tensor] = self.allocator.take(self.size[event.tensor])
                 elif event.tensor in mine:
                     free(event.tensor, mine.pop(event.tensor))
@@ -109,19 +115,24 @@ class Replay:
                 self.give(held.pop(microbatch).values())
         self.pass_over(0)
 
+    def gather_before(self, letter: str, tensor: int) -> None:
+        """Allocate a kind of run's gather buffer where it is used for the first time."""
+        if letter in self.buffers and self.names[tensor] == GATHERS_BEFORE[letter]:
+            self.allocator.take(self.buffers.pop(letter))
+
     def way_to_free(self, letter: str, place: int) -> Callable[[int, int], None]:
         """How a run frees a tensor's block: late if the host runs ahead in it and a collective reads it."""
         if self.run.pp > 1 and not 2 <= place < min(self.run.pp, self.run.grad_acc):
             self.pass_over(0)
             return lambda tensor, block: self.allocator.give(block)
-        return lambda tensor, block: self.later(block, LAUNCHES[letter] if self.whole[tensor] else 0)
+        return lambda tensor, block: self.free(self.names[tensor], block, LAUNCHES[letter])
 
-    def later(self, block: int, layers: float) -> None:
-        """Free a block when the device has passed it, at once if none of its layers are queued."""
-        if not layers:
+    def free(self, name: str, block: int, layers: float) -> None:
+        """Free a block, one that a collective reads not before the device has passed it."""
+        if not name.startswith((WHOLE, GATHERED)):
             self.allocator.give(block)
             return
-        self.issued += layers
+        self.issued += layers if name.startswith(WHOLE) else 0
         self.waiting.append((self.issued, block))
         self.pass_over(self.queue)
 

@@ -74,14 +74,14 @@ def test_the_held_out_half_is_within_the_goals_where_the_kind_of_run_is_told(ult
 
 def test_with_every_host_taken_to_be_in_step_the_errors_are_no_worse_than_they_were(ultrascale):
     told = ultrascale["summary"]["held out"]["host in step"]
-    assert told["median"] <= 0.067  # the goal is 0.06: what a run's inputs alone tell
+    assert told["median"] <= 0.066  # the goal is 0.06: what a run's inputs alone tell
     assert told["p90"] <= 0.26  # the goal is 0.15
 
 
 def test_what_zero_1_saves_is_told_no_worse_than_it_was(ultrascale):
     some, held = half(ultrascale, "held_out")
     found = differences(some, held, given(ultrascale))
-    assert found["median error"] <= 0.131  # the goal is 0.10
+    assert found["median error"] <= 0.122  # the goal is 0.10
     assert found["right sign"] >= 0.97  # the goal is 1: two pairs of 81 save less than nothing
 
 
