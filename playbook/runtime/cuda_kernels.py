@@ -18,7 +18,7 @@ LARGEST_HEAD = 256
 """Features of a head that flash attention takes at most."""
 
 
-def core_of(attention: str) -> AbstractContextManager[None]:
+def core_of(attention: str) -> AbstractContextManager[Any]:
     """Run attention as matrix products while the context is open if it is "math", else as torch chooses."""
     return sdpa_kernel(SDPBackend.MATH) if attention == "math" else nullcontext()
 

@@ -88,4 +88,4 @@ def twin(
             threads=2,
         )
     found["repeats_s"] = tuple(found["repeats_s"])
-    return Twin(scenario=scenario, rank=rank, network=network, **found)
+    return Twin(scenario=scenario, rank=rank, network=network, build=build, **found)

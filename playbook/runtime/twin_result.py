@@ -45,6 +45,8 @@ class Twin:
         Median seconds of the step.
     machine
         GPU and version of torch.
+    build
+        Where the module that ran came from, if it was the user's own.
     """
 
     scenario: Scenario
@@ -58,15 +60,23 @@ class Twin:
     compute_s: float
     seconds: float
     machine: str
+    build: str | None = None
 
     source = "twin"
 
     def __repr__(self) -> str:
         return (
-            f"Twin(rank {self.rank} of {self.scenario.world}: peak {gb(self.peak_bytes)} in {self.instant}; "
-            f"step {seconds(self.seconds)}, of it {seconds(self.exposed_s)} waiting for messages; "
-            f"on {self.machine})"
+            f"Twin({self.code} on {self.machine}: {self.scenario.model.name}, rank {self.rank} of "
+            f"{self.scenario.world}; peak {gb(self.peak_bytes)} in {self.instant}; "
+            f"step {seconds(self.seconds)}, of it {seconds(self.exposed_s)} waiting for messages)"
         )
+
+    @property
+    def code(self) -> str:
+        """Whose code ran."""
+        if self.build is not None:
+            return self.build
+        return "Hugging Face's code" if self.scenario.framework == "transformers" else "PyTorch's code"
 
     @cached_property
     def by_instant(self) -> Mapping[str, int]:

@@ -59,7 +59,7 @@ def test_a_layer_of_many_experts_has_blocks_of_its_own_with_the_rows_it_is_padde
         ).high_bytes
         for ranks in (8, 16)
     }
-    # embedding and head 2 x 32 000 x 4 096 and a norm; 4 096 x 32 000 logits; a layer: attention, router, norms
+    # embedding and head 2 x 32 000 x 4 096, a norm; 4 096 x 32 000 logits; a layer: attention, router, norms
     root, logits = 2 * 32_000 * 4096 + 4096, 4096 * 32_000
     dense = 2 * 4096 * 4096 + 2 * 1024 * 4096 + 8 * 4096 + 2 * 4096
     experts = 8 * 3 * 4096 * 14_336

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,14 @@ def test_a_twin_tells_its_peak_its_waiting_and_where_it_stands():
     assert found.coordinates["dp"] == 3
     assert example(compute_s=0.6).exposed_s == 0.0
     assert "rank 3 of 8" in repr(found)
+
+
+def test_a_twin_says_whose_code_ran():
+    found = example()
+    assert repr(found).startswith("Twin(PyTorch's code on a GPU: ")
+    hugging = replace(found.scenario, framework="transformers", layout=pb.Layout(dp=8, zero=3))
+    assert repr(example(scenario=hugging)).startswith("Twin(Hugging Face's code on a GPU: ")
+    assert repr(example(build="model.py:build")).startswith("Twin(model.py:build on a GPU: ")
 
 
 def test_its_memory_table_carries_its_source():
