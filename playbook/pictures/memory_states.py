@@ -9,6 +9,7 @@ from functools import lru_cache
 from playbook.pictures.memory_groups import STATE
 from playbook.predict import ZeroState, zero_states
 from playbook.predict.orders import pipeline
+from playbook.predict.padding import largest_share
 from playbook.predict.stages import blocks_of, context
 from playbook.program.block import Block
 from playbook.spec import Scenario, Workload
@@ -21,8 +22,16 @@ def rank_states(s: Scenario, rank: int = 0) -> tuple[ZeroState, ...]:
     Notes
     -----
     Where only data-parallel ranks share the model it is the recipe times Ψ; otherwise it is read off
-    the blocks of this rank, which hold its stage, its columns and its experts.
+    the blocks of this rank, which hold its stage, its columns and its experts. Where ranks do not divide the
+    rows of experts, stage 3 is that of the rank with most.
     """
+    *others, last = even_states(s, rank)
+    most = largest_share(s)
+    return (*others, replace(last, shared={term: round(size * most) for term, size in last.shared.items()}))
+
+
+def even_states(s: Scenario, rank: int) -> tuple[ZeroState, ...]:
+    """The same with equal shares."""
     layout = s.layout
     if layout.tp == layout.pp == layout.ep == layout.etp == layout.dp_replicate == 1:
         return zero_states(s.model, s.recipe, layout.shard_ranks, s.workload.lora)

@@ -8,6 +8,7 @@ from playbook.pictures.memory_groups import STATE
 from playbook.pictures.words import amount, short
 from playbook.predict import TrainingMemory, ZeroState
 from playbook.predict.left_out import left_out
+from playbook.predict.padding import largest_share, uneven_rows
 from playbook.spec import Scenario
 from playbook.units import counted, percent, thousands
 
@@ -82,14 +83,13 @@ def transients(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
 
 def experts(s: Scenario) -> str:
     """Say that an expert tensor has too few rows for FSDP2 to share out among all ranks."""
-    moe, shard = s.model.moe, s.layout.expert_shard_ranks
-    rows = moe.experts // s.layout.ep if moe is not None else 0
-    if moe is None or s.layout.zero < 3 or s.framework == "textbook" or rows % shard == 0:
+    uneven = uneven_rows(s)
+    if uneven is None or s.layout.zero < 3:
         return ""
+    rows, ranks = uneven
     return (
-        f"An expert tensor has {counted(rows, 'row')}, and FSDP2 shares out rows: "
-        f"{thousands(shard)} ranks do not "
-        f"divide them, so the first {min(rows, shard)} hold more than 1/{thousands(shard)}."
+        f"An expert tensor has {counted(rows, 'row')}, and FSDP2 shares out rows: {thousands(ranks)} ranks "
+        f"do not divide them, so the first {min(rows, ranks)} hold {largest_share(s):.1f} × an even share."
     )
 
 

@@ -1,5 +1,7 @@
 """Peaks of pipeline ranks, and model state of one rank of several axes."""
 
+from dataclasses import replace
+
 import pytest
 
 import playbook as pb
@@ -66,3 +68,16 @@ def test_tensor_parallel_ranks_hold_their_columns():
 def test_words_have_their_units():
     s = scenario(pp=4)
     assert f"{THIN}GB" in stages_picture(s, pb.training_memory(s).pipeline)["title"][1]
+
+
+def test_where_experts_are_fewer_than_ranks_stage_3_is_that_of_the_first_of_them():
+    """Mixtral 8x7B on 64 ranks: one expert of each layer on the first 8, 1/64 of the rest everywhere."""
+    work = pb.Workload(recipe="fsdp2-mixed")
+    s = pb.Scenario(pb.model("mixtral-8x7b"), work, pb.Layout(dp=64, zero=3), framework="transformers")
+    routed = 32 * 8 * 3 * 4096 * 14_336
+    rest = 46_702_792_704 - routed
+    states = rank_states(s)
+    assert states[3].total_bytes == pytest.approx(16 * (routed / 8 + rest / 64), rel=1e-6)
+    assert states[1].total_bytes == pytest.approx((8 + 8 / 64) * 46_702_792_704, rel=1e-6)
+    even = replace(s, layout=pb.Layout(dp=8, zero=3))
+    assert rank_states(even)[3].total_bytes == pytest.approx(2 * 46_702_792_704, rel=1e-6)
