@@ -73,6 +73,22 @@ def test_the_library_computes_the_same(four, tiny, name):
     assert set(run.timeline["kind"]) >= {"forward", "wait", "send"}
 
 
+RECOMPUTED = [
+    *(("hand", name) for name in ("1f1b", "zb-h1", "zbv", "dualpipe")),
+    *(("library", name) for name in ("1f1b", "zb-h1", "zbv", "dualpipe-v")),
+]
+
+
+@pytest.mark.parametrize("recompute", ["full", "selective"])
+@pytest.mark.parametrize(("by", "name"), RECOMPUTED)
+def test_recomputed_layers_compute_what_one_process_does(two, deep, by, name, recompute):
+    levers = {"schedule": name, "chunks": stages_of(name), "microbatches": 4, "seeds": (0,), "steps": 1}
+    run = two.submit("pp", by=by, model=deep, recompute=recompute, **levers, **FIXED).result(60)
+    parity = run.values[0]["parity"]
+    assert parity["ok"]
+    assert max(parity[f"{part}_error"] for part in ("loss", "grad", "step")) <= 1e-12
+
+
 @pytest.mark.parametrize("by", ["hand", "library"])
 def test_two_chunks_a_rank_pass_too(two, deep, by):
     run = two.submit("pp", by=by, model=deep, schedule="interleaved-1f1b", chunks=2, **FIXED).result(60)

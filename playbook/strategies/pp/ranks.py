@@ -28,6 +28,7 @@ from torch.distributed.pipelining import (
 from playbook.models.put_off import put_off
 from playbook.models.transformer import Transformer, loss_of
 from playbook.program.schedule import Schedule
+from playbook.runtime.owners import owner_name
 from playbook.runtime.part import MicroBatch, Part, Place, Watch
 from playbook.runtime.pipeline_executor import WORDS, Wire
 from playbook.runtime.pipeline_levers import schedule_of
@@ -115,8 +116,14 @@ def hold(spec: Model, pp: Place, *, schedule: Schedule, stage_layers: Sequence[i
 
 
 def without_stage(name: str) -> str:
-    """Drop the stage's number from a parameter's name."""
-    return name.partition(".")[2]
+    """Drop the stage's number from a parameter's name, and what a checkpoint adds.
+
+    Examples
+    --------
+    >>> without_stage("3.layers.7._checkpoint_wrapped_module.mlp.up_proj.weight")
+    'layers.7.mlp.up_proj.weight'
+    """
+    return owner_name(name.partition(".")[2])
 
 
 def by_library(
