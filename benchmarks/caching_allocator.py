@@ -1,11 +1,14 @@
-"""PyTorch's caching allocator in small: best fit, split and merge within segments that are never given back.
+"""PyTorch's caching allocator in small: best fit, split and merge within segments.
 
 As c10/cuda/CUDACachingAllocator.cpp does by default: sizes are rounded to 512 bytes; up to 1 MiB come from
 segments of 2 MiB, below 10 MiB from segments of 20 MiB, larger ones get a segment of their own, rounded to
-2 MiB; a free block is split where more than 512 bytes (small) or 1 MiB (large) are left over.
+2 MiB; a free block is split where more than 512 bytes (small) or 1 MiB (large) are left over. Segments are
+given back only when the device has no room for a new one: then all that nothing lies in, at once.
 """
 
+import math
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from dataclasses import dataclass
 
 MIB = 2**20
@@ -29,6 +32,13 @@ class Piece:
 class CachingAllocator:
     """Segments and their blocks; nothing is asked of a device.
 
+    Parameters
+    ----------
+    limit
+        Bytes that the device leaves to segments. Where even giving back does not make room, more are held.
+    wait
+        Called before segments are given back: it frees blocks that only wait for the device.
+
     Examples
     --------
     >>> allocator = CachingAllocator()
@@ -39,8 +49,9 @@ class CachingAllocator:
     True
     """
 
-    def __init__(self) -> None:
-        self.reserved = 0
+    def __init__(self, limit: float = math.inf, wait: Callable[[], None] = lambda: None) -> None:
+        self.reserved = self.highest = 0
+        self._limit, self._wait = limit, wait
         self._pieces: dict[int, Piece] = {}
         self._free: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         self._last = 0
@@ -59,6 +70,10 @@ class CachingAllocator:
             self._split(number, size)
         return number
 
+    def forget_highest(self) -> None:
+        """Count `highest`, the most that segments have held, from now on."""
+        self.highest = self.reserved
+
     def give(self, number: int) -> None:
         """Free a block, merging it with free neighbours."""
         piece = self._pieces[number]
@@ -76,8 +91,25 @@ class CachingAllocator:
             whole = SMALL_SEGMENT
         else:
             whole = MIDDLE_SEGMENT if size < MIDDLE else -(-size // SEGMENT_ROUND) * SEGMENT_ROUND
+        if self.reserved + whole > self._limit:
+            self._wait()
+            self._give_back()
         self.reserved += whole
+        self.highest = max(self.highest, self.reserved)
         return self._new(Piece(whole, 0, 0, small))
+
+    def _give_back(self) -> None:
+        """Give back every segment that is one free block."""
+        for free in self._free.values():
+            whole = [(size, number) for size, number in free if self._is_segment(number)]
+            free[:] = [each for each in free if not self._is_segment(each[1])]
+            for size, number in whole:
+                del self._pieces[number]
+                self.reserved -= size
+
+    def _is_segment(self, number: int) -> bool:
+        piece = self._pieces[number]
+        return not piece.before and not piece.after
 
     def _new(self, piece: Piece) -> int:
         self._last += 1

@@ -1,12 +1,21 @@
 """A published nanotron run's tensors in the order in which the program allocates them, through a caching
-allocator: what it holds after two steps.
+allocator: what its table says that it held.
 
 Beside the tensors of the program's rows there are those that nanotron and DDP make once: each weight in BF16,
 one buffer of FP32 gradients, one of FP32 weights, DDP's buckets of 25 MiB or one weight; both moments of each
-weight, born in the first optimizer step, between whatever that step's activations have left; and for ZeRO 1
-the shards in which updated weights are gathered. nanotron's two gather buffers stay from their first use on
-(`MemoryBuffer.get`), so that backward's lies in a block that the first forward has left; what moments take of
-the others, large tensors of the second step no longer find whole: little with ZeRO 1, much with ZeRO 0.
+weight, born in the first optimizer step, between whatever that step's activations have left. nanotron's two
+gather buffers stay from their first use on (`MemoryBuffer.get`), so that backward's lies in a block that the
+first forward has left; what moments take of the others, large tensors of the second step no longer find
+whole: little with ZeRO 1, much with ZeRO 0.
+
+A model with ZeRO 1 and FP32 gradients is not put into DDP (`make_ddp` in nanotron's `trainer.py`), so it has
+no buckets: its gradients are reduced where they lie. Its updated weights are gathered
+(`all_gather_coalesced`) from a copy of the rank's shard into a buffer for each rank's shard, and NCCL gathers
+into a list through one that holds all of them.
+
+Where the device has no room for a segment, PyTorch gives back all that are empty and asks again. The table's
+figure is the most that was held from the last `reset_peak_memory_stats` on, which nanotron calls after the
+backwards of each of the three steps that it runs (`log_memory`): what was given back before does not show.
 
 Where the host is far ahead of the device, a block that a collective's stream has used is not handed out again
 before that stream is done with it. So the whole tensors that reduce-scatters read, and the norms' outputs
@@ -14,11 +23,11 @@ that are gathered again in backward, stay for as many layers as wait in the queu
 first stage those are the forwards before the first backward less the two that are through by then; a backward
 waits for the next stage.
 
-Left out, since the training half shows less memory than with it: that the NCCL backend's gather of a list
-copies it once more as a whole, that the reduce-scatter of ZeRO 1 makes FP32 copies of each bucket, and that
-DDP has one bucket in the first step and makes those of 25 MiB before the second.
+Left out, since the training half shows no gain: that DDP has one bucket in the first step and makes those of
+25 MiB before the second.
 """
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -34,8 +43,8 @@ from playbook.program.order import RUNS, SEGMENTS, STATE
 
 BUCKET = 25 * MIB
 HALF, SINGLE = 2, 4
-STEPS = 2
-"""The moments come in the first; a third step adds next to nothing."""
+STEPS = 3
+"""After so many a benchmark's run writes its row and ends."""
 HALF_GRADIENT = ".weight half gradient"
 MERGED = (
     ("q", "k", "v"),
@@ -69,14 +78,15 @@ class Event:
 class Replay:
     """The work of `reserved_bytes`."""
 
-    def __init__(self, run: Run, stage: int, queue: float) -> None:
+    def __init__(self, run: Run, stage: int, queue: float, limit: float) -> None:
         self.run, self.queue = run, queue
         self.laid, columns = laid_stage(run, stage)
         self.runs = [(RUNS[a], int(b)) for a, b in zip(columns.segment, columns.microbatch, strict=True)]
         self.weights = [numel for block in self.laid.blocks for numel in merged_weights(block)]
         self.size, self.events = timeline(self.laid)
         self.names = [self.laid.templates[index].name for index in self.laid.tensors.template]
-        self.allocator, self.buffers = CachingAllocator(), dict[str, int]()
+        self.allocator = CachingAllocator(limit, wait=lambda: self.pass_over(0))
+        self.buffers = dict[str, int]()
         self.issued, self.waiting = 0.0, deque[tuple[float, int]]()
 
     @property
@@ -85,11 +95,11 @@ class Replay:
         return self.run.dp if self.run.zero else 1
 
     def start(self) -> None:
-        """Allocate what is there before the first step; DDP's buckets come with the model."""
+        """Allocate what is there before the first step; DDP's buckets come with the model, for ZeRO 0."""
         take, whole = self.allocator.take, sum(self.weights)
         for numel in self.weights:
             take(HALF * numel)
-        for size in bucket_bytes(self.weights) if self.run.dp > 1 else ():
+        for size in bucket_bytes(self.weights) if self.run.dp > 1 and not self.run.zero else ():
             take(size)
         take(SINGLE * whole)
         take(SINGLE * whole // self.shards)
@@ -147,8 +157,9 @@ class Replay:
             for _ in range(2):
                 self.allocator.take(SINGLE * numel // self.shards)
         if self.shards > 1:
-            shard = HALF * sum(self.weights) // self.shards
-            self.give([self.allocator.take(shard) for _ in range(self.shards + 1)])
+            whole = HALF * sum(self.weights)
+            shards = [whole // self.shards] * (self.shards + 1)
+            self.give([self.allocator.take(size) for size in (*shards, whole)])
 
     def give(self, blocks: Iterable[int]) -> None:
         """Free blocks."""
@@ -156,16 +167,17 @@ class Replay:
             self.allocator.give(block)
 
 
-def reserved_bytes(run: Run, stage: int = 0, queue: float = 0) -> int:
-    """What the allocator holds after two steps of a run's first stage, or its last (−1), with the host up to
-    `queue` layers' forwards ahead.
+def reserved_bytes(run: Run, stage: int = 0, queue: float = 0, limit: float = math.inf) -> int:
+    """What the table says of a run's first stage, or its last (−1), with the host up to `queue` layers'
+    forwards ahead, where the device leaves `limit` bytes to the allocator.
     """
-    replay = Replay(run, stage, queue)
+    replay = Replay(run, stage, queue, limit)
     replay.start()
     for number in range(STEPS):
         replay.step()
+        replay.allocator.forget_highest()
         replay.update(first=number == 0)
-    return replay.allocator.reserved
+    return replay.allocator.highest
 
 
 def merged_weights(block: Block) -> list[int]:

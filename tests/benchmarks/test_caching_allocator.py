@@ -67,3 +67,37 @@ def test_a_rest_of_a_mebibyte_or_less_stays_with_its_large_block():
     allocator.take(11 * MIB)
     allocator.take(512)
     assert allocator.reserved == 12 * MIB + 2 * MIB
+
+
+def test_empty_segments_are_given_back_where_the_device_has_no_room():
+    allocator = CachingAllocator(limit=50 * MIB)
+    allocator.give(allocator.take(30 * MIB))
+    allocator.take(40 * MIB)
+    assert allocator.reserved == 40 * MIB
+    assert allocator.highest == 40 * MIB
+
+
+def test_a_segment_that_something_lies_in_is_kept():
+    allocator = CachingAllocator(limit=50 * MIB)
+    allocator.give(allocator.take(30 * MIB))
+    allocator.take(10 * MIB)
+    allocator.take(40 * MIB)
+    assert allocator.reserved == 70 * MIB
+
+
+def test_blocks_that_wait_for_the_device_are_freed_before_segments_are_given_back():
+    waiting = []
+    allocator = CachingAllocator(limit=50 * MIB, wait=lambda: allocator.give(waiting.pop()))
+    waiting.append(allocator.take(30 * MIB))
+    allocator.take(40 * MIB)
+    assert allocator.reserved == 40 * MIB
+
+
+def test_what_was_given_back_before_the_highest_is_forgotten_does_not_show():
+    allocator = CachingAllocator(limit=50 * MIB)
+    for block in [allocator.take(20 * MIB), allocator.take(28 * MIB)]:
+        allocator.give(block)
+    allocator.take(30 * MIB)
+    assert allocator.highest == 48 * MIB
+    allocator.forget_highest()
+    assert allocator.highest == 30 * MIB
