@@ -12,6 +12,8 @@ stage_1_and_2.py, stage3.py, runtime/pipe/engine.py; docs/config-json):
 - Stage 3 keeps gathered weights for reuse up to 1 G elements (`stage3_max_live_parameters`, within
   `stage3_max_reuse_distance`), and gathers 50 M ahead (`stage3_prefetch_bucket_size`). So stage 3 can take
   more memory than stage 2.
+- Stages 2 and 3 reduce with every micro-batch: `no_sync` asserts that gradients are not partitioned
+  (runtime/engine.py).
 - Pipelines run 1F1B, and not with stage 2 or 3, whose gradients would be reduced with every micro-batch.
 """
 
@@ -90,6 +92,11 @@ def refuse(s: Scenario) -> None:
             layout.pp > 1 and layout.zero > 1,
             f"pp={layout.pp} with zero={layout.zero}: its pipeline reduces once a step",
             "use zero=1, or pp=1",
+        ),
+        (
+            layout.zero > 1 and work.gradient_sync == "last" and s.microbatches > 1,
+            f"gradient_sync='last' with zero={layout.zero}: no_sync refuses shared gradients",
+            "use gradient_sync='every', or zero=1, which keeps them whole",
         ),
         (layout.pp > 1 and layout.schedule != "1f1b", f"schedule={layout.schedule!r}", "use schedule='1f1b'"),
         (layout.dp_replicate > 1, f"dp_replicate={layout.dp_replicate}", "use dp_replicate=1"),

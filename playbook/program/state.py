@@ -19,7 +19,8 @@ def state(
 ) -> tuple[Tensor, ...]:
     """State tensors of a block; each flag says whether data-parallel ranks share that part.
 
-    Gradients are among them only where the policy keeps them for the whole step.
+    Gradients are among them only where the policy keeps them for the whole step. Those that are reduced in
+    the last of several micro-batches are whole until then, whatever the stage.
     """
     parts = [
         ("parameters", "parameters", parameters),
@@ -27,7 +28,7 @@ def state(
         ("moments", "optimizer", optimizer),
     ]
     if ctx.policy.gradients_resident:
-        parts.append(("gradients", "gradients", gradients))
+        parts.append(("gradients", "gradients", gradients and not added_up(ctx)))
     held = [
         Tensor(name=name, term=term, bytes=term_bytes(block.weights, ctx, shared, term), birth=STATE)
         for name, term, shared in parts
@@ -35,6 +36,11 @@ def state(
     ]
     hosted = {term: term_bytes(block.weights, ctx, False, term) for term in sorted(ctx.hosted)}
     return (*held, *scratch(block, ctx, optimizer), *workspace(block, ctx), *on_their_way(hosted))
+
+
+def added_up(ctx: Context) -> bool:
+    """Whether every rank adds up whole gradients over several micro-batches before any is reduced."""
+    return ctx.gradient_sync == "last" and ctx.microbatches > 1
 
 
 def term_bytes(weights: tuple[Weight, ...], ctx: Context, shared: bool, term: str) -> Size:

@@ -8,8 +8,10 @@ from playbook.predict.stages import blocks_of, context
 P = 8_030_261_248
 
 
-def scenario(recipe="bf16-fp32master", recompute="full", **layout):
-    work = pb.Workload(sequence=4096, recipe=recipe, recompute=recompute)
+def scenario(recipe="bf16-fp32master", recompute="full", gradient_sync="every", batch=None, **layout):
+    work = pb.Workload(
+        sequence=4096, recipe=recipe, recompute=recompute, gradient_sync=gradient_sync, global_batch=batch
+    )
     return pb.Scenario(pb.model("llama-3.1-8b"), work, pb.Layout(**layout), framework="deepspeed")
 
 
@@ -65,9 +67,24 @@ def test_stage_3_takes_more_than_stage_2_where_its_buffers_outweigh_what_it_shar
         ({"tp": 2}, "tp=2.*use tp=1, or framework='megatron'"),
         ({"pp": 2, "dp": 2, "zero": 2}, "pp=2 with zero=2.*use zero=1, or pp=1"),
         ({"pp": 2, "schedule": "gpipe"}, "schedule='gpipe'.*use schedule='1f1b'"),
+        (
+            {"dp": 8, "zero": 2, "gradient_sync": "last", "batch": 32},
+            "gradient_sync='last' with zero=2.*use gradient_sync='every', or zero=1",
+        ),
+        (
+            {"dp": 8, "zero": 3, "gradient_sync": "last", "batch": 32},
+            "gradient_sync='last' with zero=3.*use gradient_sync='every', or zero=1",
+        ),
         ({"recipe": "fsdp2-mixed"}, "recipe='fsdp2-mixed'.*use one of bf16-fp32master"),
     ],
 )
 def test_what_deepspeed_does_not_do_is_refused_with_what_works(given, words):
     with pytest.raises(ValueError, match=words):
         pb.training_memory(scenario(**given))
+
+
+def test_gradients_may_be_reduced_last_where_they_are_whole_or_there_is_one_micro_batch():
+    """Two bytes of each parameter under stage 1; with one micro-batch under stage 2 an eighth of them."""
+    for fields, share in (({"zero": 1, "batch": 32}, 1), ({"zero": 2, "batch": 8}, 8)):
+        state = pb.training_memory(scenario(dp=8, gradient_sync="last", **fields)).walk.state
+        assert state["gradients"] == pytest.approx(2 * P / share, rel=1e-3)
