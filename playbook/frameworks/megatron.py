@@ -28,11 +28,10 @@ from playbook.program.op import At
 from playbook.program.policy import Context, Policy, Sizes
 from playbook.spec import Model, Scenario
 from playbook.spec.cluster import MIB
+from playbook.spec.vocabulary import padded_vocabulary
 
 WIDE = 4
 CROSS, CROSS_BACK = "/cross_entropy#0", "/cross_entropy_backward#0"
-PADDING = 128
-"""`make_vocab_size_divisible_by`, by default; times tp."""
 
 RECIPES = ("bf16-fp32grad", "bf16-fp32master", "fp32")
 
@@ -68,8 +67,7 @@ def finish(blocks: tuple[Block, ...], s: Scenario, ctx: Context) -> tuple[Block,
 
 def padded(s: Scenario) -> Model:
     """The model with its vocabulary padded to a multiple of 128·tp."""
-    each = PADDING * s.layout.tp
-    return replace(s.model, vocabulary=-(-s.model.vocabulary // each) * each)
+    return padded_vocabulary(s.model, "megatron", s.layout.tp)
 
 
 def refuse(s: Scenario) -> None:

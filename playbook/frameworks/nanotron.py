@@ -16,6 +16,7 @@ optim/gradient_accumulator.py, parallel/tensor_parallel/functional.py, distribut
   exponential in place, and keeps it.
 - Stages: layers go to the stage in which their cumulative cost begins, 4·a·k·h + 3·f·h a layer and V·h for
   the head, so that stages are uneven, and the last ones may hold no layer at all.
+- The vocabulary is padded to a multiple of tp (`make_vocab_size_divisible_by` is 1 by default).
 """
 
 from dataclasses import replace
@@ -29,6 +30,7 @@ from playbook.program.op import END, FIRST, At
 from playbook.program.policy import Context, Policy, Sizes
 from playbook.spec import Model, Scenario
 from playbook.spec.cluster import MIB
+from playbook.spec.vocabulary import padded_vocabulary
 
 WIDE = 4
 CROSS, CROSS_BACK = "/cross_entropy#0", "/cross_entropy_backward#0"
@@ -112,6 +114,11 @@ def gather_buffers(s: Scenario, ctx: Context) -> list[Tensor]:
     return [Tensor(name="gather buffers", term="communication_buffers", bytes=size, birth=At("S"))]
 
 
+def padded(s: Scenario) -> Model:
+    """The model with its vocabulary padded to a multiple of tp."""
+    return padded_vocabulary(s.model, "nanotron", s.layout.tp)
+
+
 def stage_layers(model: Model, pp: int) -> tuple[int, ...]:
     """Layers of each stage: one goes to the stage in whose share of the whole cost it begins; some may be 0.
 
@@ -178,5 +185,6 @@ POLICY = Policy(
     workspace_bytes=64 * MIB,
     reserved_share=RESERVED,
     refuse=refuse,
+    model_of=padded,
     finish=finish,
 )

@@ -12,6 +12,7 @@ from playbook.spec.layout import Layout
 from playbook.spec.model import Model
 from playbook.spec.recipe import Recipe, recipe
 from playbook.spec.rules import choice, divides, divisors, settle
+from playbook.spec.vocabulary import pads_vocabulary
 from playbook.spec.workload import Workload
 
 PREDICTED = ("textbook", "torch", "transformers", "megatron", "deepspeed", "torchtitan", "nanotron")
@@ -69,7 +70,7 @@ class Scenario:
         if not isinstance(self.cluster, Cluster):
             raise TypeError(f"cluster={self.cluster!r} must be a Cluster, or left out")
         check_world(self.layout, self.cluster)
-        check_tensor_parallel(self.model, self.layout)
+        check_tensor_parallel(self.model, self.layout, padded=pads_vocabulary(self.framework))
         check_stages(self.model, self.layout)
         check_sequence(self.model, self.workload, self.layout)
         check_context(self.model, self.layout)
@@ -143,12 +144,13 @@ def check_world(layout: Layout, cluster: Cluster) -> None:
     )
 
 
-def check_tensor_parallel(model: Model, layout: Layout) -> None:
-    """Refuse a TP degree that does not divide heads, feed-forward features and vocabulary."""
+def check_tensor_parallel(model: Model, layout: Layout, padded: bool = False) -> None:
+    """Refuse a TP degree that does not divide heads, feed-forward features and, unless it is padded, the
+    vocabulary."""
     tp, heads = layout.tp, model.kv_heads
     wide = (("heads", model.heads), ("ffn", model.ffn if dense(model) else 0))
     shared = model.moe.shared_ffn if model.moe is not None else 0
-    wide = (*wide, ("shared_ffn", shared), ("vocabulary", model.vocabulary))
+    wide = (*wide, ("shared_ffn", shared), ("vocabulary", 0 if padded else model.vocabulary))
     sizes = [(name, size) for name, size in wide if size]
     works = [d for d in divisors(math.gcd(*(size for _, size in sizes))) if kv_fits(d, heads)]
     for name, size in sizes:

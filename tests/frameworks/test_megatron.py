@@ -49,6 +49,21 @@ def test_the_vocabulary_is_padded_to_128_times_tp():
     assert padded(scenario("llama-2-7b", tp=8)).vocabulary == 32768
 
 
+@pytest.mark.parametrize(("tp", "vocabulary"), [(2, 50_432), (4, 50_688)])
+def test_a_vocabulary_that_tp_does_not_divide_is_padded_until_it_does(tp, vocabulary):
+    """GPT-2's 50257 tokens: the next multiples of 256 and 512."""
+    s = scenario("gpt2", sequence=1024, tp=tp)
+    assert padded(s).vocabulary == vocabulary
+    table = next(weight for block in blocks_of(s, 0, context(s)) for weight in block.weights)
+    assert table.shape == (vocabulary // tp, 768)
+    assert pb.training_memory(s).peak_bytes > 0
+
+
+def test_tp_must_divide_the_heads_all_the_same():
+    with pytest.raises(ValueError, match="tp=5 does not divide heads=12 of gpt2; tp in 1, 2, 3, 4, 6, 12"):
+        scenario("gpt2", sequence=1024, tp=5)
+
+
 def test_a_padded_table_takes_memory():
     s = scenario("llama-2-7b", tp=8)
     table = next(weight for block in blocks_of(s, 0, context(s)) for weight in block.weights)

@@ -1,5 +1,7 @@
 """nanotron's accounting: what a layer keeps, gradients and buckets, uneven stages, refusals."""
 
+from dataclasses import replace
+
 import pytest
 
 import playbook as pb
@@ -99,3 +101,14 @@ def test_sixteen_and_twenty_bytes_a_parameter_as_in_the_playbooks_table(billions
     half = sum(t.bytes for block in blocks(1) for t in block.tensors if t.name.endswith("half gradient"))
     assert (state + half) / numel * billions == with_fp32
     assert recipe("bf16-fp32master").state_bytes * billions == without
+
+
+def test_a_vocabulary_is_padded_to_a_multiple_of_tp():
+    """The next multiple of 4 behind 32 001 is 32 004; a framework that does not pad refuses it."""
+    odd = replace(model(), vocabulary=32_001)
+    parts = (pb.Workload(sequence=4096, recipe="bf16-fp32grad"), pb.Layout(tp=4))
+    s = pb.Scenario(odd, *parts, framework="nanotron")
+    table = next(weight for block in blocks_of(s, 0, context(s)) for weight in block.weights)
+    assert table.shape == (32_004 // 4, H)
+    with pytest.raises(ValueError, match="tp=4 does not divide vocabulary=32001"):
+        pb.Scenario(odd, *parts)
