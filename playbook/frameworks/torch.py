@@ -72,6 +72,7 @@ POLICY = Policy(
     bucket_bytes=BUCKET_BYTES,
     leaves_to_weights=True,
     broadcasts=True,
+    reduces_after=True,
     widens_gradients=True,
     workspace_bytes=CUBLAS_WORKSPACE_BYTES,
     finish=as_library,

@@ -2,12 +2,15 @@
 
 import numpy as np
 
+from playbook.frameworks import policy
 from playbook.program.order import RUNS, Columns, Run, accumulate
 from playbook.program.schedule import Schedule, schedule
 from playbook.schedules.packed import unpack
 from playbook.schedules.registry import find_plan
 from playbook.spec import Scenario
 from playbook.strategies.pp.plan import runs
+
+SHARED_PARAMETERS = 3
 
 
 def pipeline(s: Scenario) -> Schedule:
@@ -34,7 +37,10 @@ def order_of(s: Scenario, pp_rank: int) -> tuple[Run, ...]:
         return accumulate(s.microbatches)
     made = pipeline(s)
     copies = (Run("G", slot, -1) for slot in copied(made, pp_rank))
-    return (*runs(made.order(pp_rank)), *copies)
+    order = [*runs(made.order(pp_rank)), *copies]
+    for place, slot in reductions(s, Columns.of(order)):
+        order.insert(place, Run("G", slot, order[place - 1].microbatch))
+    return tuple(order)
 
 
 def columns_of(s: Scenario, pp_rank: int, made: Schedule) -> Columns:
@@ -43,11 +49,37 @@ def columns_of(s: Scenario, pp_rank: int, made: Schedule) -> Columns:
         return Columns.of(accumulate(s.microbatches))
     stage, kind, microbatch = unpack(made.packed[pp_rank])
     copies = np.array(copied(made, pp_rank), dtype=np.int64)
-    return Columns(
+    found = Columns(
         segment=np.append(kind, np.full(len(copies), RUNS.index("G"))),
         stage=np.append(stage, copies),
         microbatch=np.append(microbatch, np.full(len(copies), -1)),
     )
+    for place, slot in reductions(s, found):
+        found = Columns(
+            segment=np.insert(found.segment, place, RUNS.index("G")),
+            stage=np.insert(found.stage, place, slot),
+            microbatch=np.insert(found.microbatch, place, found.microbatch[place - 1]),
+        )
+    return found
+
+
+def reduces_after(s: Scenario) -> bool:
+    """Whether every stage reduces its gradients behind its last backward, in a segment of its own.
+
+    So does torch.distributed.pipelining with FSDP2, whatever the last micro-batch is (`stage.py` of torch
+    2.13, `backward_maybe_with_nosync` and `perform_reduce_grad`).
+    """
+    layout, once = s.layout, s.workload.gradient_sync == "last" or s.microbatches == 1
+    waits = layout.zero == SHARED_PARAMETERS and layout.pp > 1 and once
+    return waits and policy(s.framework).reduces_after and routes(s)[1] == 1
+
+
+def reductions(s: Scenario, columns: Columns) -> list[tuple[int, int]]:
+    """Places of an order list, from its end to its start, before which a stage reduces its gradients."""
+    if not reduces_after(s):
+        return []
+    last = {slot: place for place, slot in enumerate(columns.stage.tolist())}
+    return sorted(((place + 1, slot) for slot, place in last.items()), reverse=True)
 
 
 def copied(made: Schedule, rank: int) -> list[int]:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from playbook.predict.orders import near, pipeline
+from playbook.predict.orders import columns_of, near, pipeline
 from playbook.predict.rates import rates_of
 from playbook.predict.stage_seconds import (
     StageSeconds,
@@ -18,6 +18,7 @@ from playbook.predict.stage_seconds import (
 )
 from playbook.predict.stages import context, lay_distinct, rank_memories
 from playbook.predict.unbuilt import refuse_unbuilt
+from playbook.program.order import RUNS
 from playbook.program.rates import Rates
 from playbook.program.schedule import Schedule
 from playbook.program.simulation import Simulation
@@ -106,7 +107,11 @@ class PipelineTimeline:
         """
         held = self.memory[rank]
         start, end = self._clock(rank)
-        rest = len(held.peaks) - len(start)  # sums with copies, and the optimizer step
+        own = columns_of(self.scenario, rank, self.order).segment != RUNS.index("G")
+        own = own[: np.flatnonzero(own)[-1] + 1]
+        action = np.cumsum(own) - 1
+        start, end = np.where(own, start[action], end[action]), end[action]
+        rest = len(held.peaks) - len(start)  # sums with copies or reductions, and the optimizer step
         edges = np.linspace(self.timed.makespan, self.seconds, rest + 1)
         starts, ends = np.concatenate((start, edges[:-1])), np.concatenate((end, edges[1:]))
         after = np.append(held.before[1:], held.before[0])

@@ -73,14 +73,15 @@ def turns_of(slot: int, stage: Stage, rates: Rates, axes: Mapping[str, int], kin
     """Time one stage with the kinds of backward that its schedule has."""
     forward = backward = passing = left = after = 0.0
     whole = split = None
+    rest = (Run("G", slot, 0),) if reduces_after(stage) else ()
     if I in kinds:
-        order = (Run("F", slot, 0), Run("I", slot, 0), Run("W", slot, 0))
+        order = (Run("F", slot, 0), Run("I", slot, 0), Run("W", slot, 0), *rest)
         split = assemble({slot: stage}, order, axes=axes).timeline(rates)
         forward, passed, until = ends_of(split, stage, "FIW")
         passing, left, after = passed - forward, until - passed, split.seconds - until
         backward = passing + left
     if B in kinds:
-        whole = assemble({slot: stage}, accumulate(1, slot), axes=axes).timeline(rates)
+        whole = assemble({slot: stage}, (*accumulate(1, slot), *rest), axes=axes).timeline(rates)
         forward, until = ends_of(whole, stage, "FB")
         backward, after = until - forward, whole.seconds - until
     return StageSeconds(
@@ -94,9 +95,14 @@ def turns_of(slot: int, stage: Stage, rates: Rates, axes: Mapping[str, int], kin
     )
 
 
+def reduces_after(stage: Stage) -> bool:
+    """Whether a stage reduces its gradients behind its last backward, in a segment of its own."""
+    return any(op.axis == "dp" for block in stage.blocks for op in block.copies)
+
+
 def copies_seconds(stage: Stage, rates: Rates) -> float:
     """Seconds of the sum of a stage's gradients with those of its copy, if it has one elsewhere."""
-    if not any(block.copies for block in stage.blocks):
+    if not any(op.axis == "pp" for block in stage.blocks for op in block.copies):
         return 0.0
     summed = int(stage.segment("G").payload.sum())
     return ring_seconds("all_reduce", summed, PAIR, rates.links.get("pp"))

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from playbook.frameworks import policy
-from playbook.predict.orders import columns_of, near, order_of, pipeline, routes
+from playbook.predict.orders import columns_of, near, order_of, pipeline, reduces_after, routes
 from playbook.predict.rates import rates_of
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.adapters import adapt
@@ -82,6 +82,7 @@ def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:
         optimizer_kernel=workload.optimizer_kernel,
         microbatches=s.microbatches,
         pipelined=layout.pp > 1,
+        reduces_after=reduces_after(s),
         symbolic=symbolic,
         hosted=HOSTED[workload.offload_parts] if workload.offload != "none" else frozenset(),
         frozen_table_bytes=4 if workload.lora is not None and workload.lora.tables == "fp32" else 2,

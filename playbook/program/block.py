@@ -28,7 +28,8 @@ class Tensor:
     fwd_end
         Row of the last use in forward; None for a tensor that is born later.
     bwd_end
-        Row of the release in backward or after it. Set on a tensor of forward, it means saved for backward.
+        Row of the release in backward or after it. Set on a tensor of forward, it means saved for backward. A
+        tensor of backward with an end in forward goes in the stage's next forward, and here if none follows.
     weight_end
         Row of the release where a schedule splits backward, if it is another one: W needs it longer.
     split_only
@@ -62,7 +63,12 @@ class Tensor:
     @property
     def saved(self) -> bool:
         """Whether forward keeps it for backward."""
-        return self.fwd_end is not None and self.bwd_end is not None
+        return self.fwd_end is not None and self.bwd_end is not None and not self.crosses
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it is of backward and goes in the stage's next forward."""
+        return self.fwd_end is not None and self.birth.segment == "B"
 
     @property
     def death(self) -> At | None:
@@ -152,7 +158,8 @@ class Block:
     forward, backward, optimizer
         Rows of each segment, in order of issue.
     copies
-        Rows that sum its gradients with those of its copy on another rank, after the last micro-batch.
+        Rows that come once, after the stage's last backward: the sum of its gradients with those of its copy
+        on another rank, or their reduction where that waits.
     tensors
         What it holds; a tensor between two blocks belongs to the one that consumes it.
     weights

@@ -21,7 +21,8 @@ from playbook.tables import TERMS
 class Tensors:
     """Tensors of a stage: where each is born and dies, as segment and row of one micro-batch.
 
-    `size` is in bytes, `template` an index into `Stage.templates`.
+    `size` is in bytes, `template` an index into `Stage.templates`. `forward_row` is the row of the stage's
+    next forward in which a tensor of backward goes, −1 for none.
     """
 
     birth_segment: Ints
@@ -32,6 +33,7 @@ class Tensors:
     term: Ints
     when: Ints
     template: Ints
+    forward_row: Ints
 
     def __len__(self) -> int:
         return len(self.size)
@@ -86,15 +88,24 @@ class Stage:
         return self.split_rows[letter] if letter in "IW" else self.rows[letter]
 
     @cached_property
+    def _after(self) -> SegmentRows:
+        return SegmentRows("G", self.kinds, self.unique)
+
+    @cached_property
     def _copies(self) -> Rows:
-        return SegmentRows("G", self.kinds, self.unique).rows(self.names, self.layers)
+        return self._after.rows(self.names, self.layers)
+
+    @cached_property
+    def alternates(self) -> bool:
+        """Whether some tensor is made only in runs that do not follow a backward."""
+        return any(tensor.when == "sharded" for tensor in self.templates)
 
     def kept(self, letter: str, turn: Turn = ONLY) -> Ints:
         """Which rows of a segment run in a turn."""
         if letter == "O":
             return np.arange(len(self.rows["O"]))
         when = self.segment(letter).when
-        late = self.split.late if letter == "B" and turn[:2] != turn[2:] else np.zeros(len(when), dtype=bool)
+        late = self.split.late if letter == "B" and not turn.alike else np.zeros(len(when), dtype=bool)
         return np.flatnonzero(runs_in_turn(when, late, turn))
 
     @cached_property
@@ -155,7 +166,19 @@ class Stage:
             term=column(lambda tensor: TERMS.index(tensor.term)),
             when=column(lambda tensor: WHEN.index(tensor.when)),
             template=index,
+            forward_row=joined(
+                [self._crossing(t, each) for t, each in zip(self.templates, spread, strict=True)]
+            )
+            if self.alternates
+            else np.full(len(index), -1),
         )
+
+    def _crossing(self, tensor: Tensor, instances: Ints) -> Ints:
+        """Rows of the next forward in which a tensor of backward goes."""
+        if not tensor.crosses:
+            return np.full(len(instances), -1)
+        assert tensor.fwd_end is not None
+        return self.segments["F"].place(tensor.fwd_end, instances)
 
     def _end(
         self, at: At | None, instances: Ints, known: dict[tuple[At | None, int], tuple[int, Ints]]
@@ -167,7 +190,8 @@ class Stage:
             known[key] = STATE, np.zeros(len(instances), dtype=np.int64)
         else:
             letter = "B" if at.segment in "IW" else at.segment
-            known[key] = SEGMENTS.index(letter), self.segments[letter].place(at, instances)
+            rows = self._after if letter == "G" else self.segments[letter]
+            known[key] = SEGMENTS.index(letter), rows.place(at, instances)
         return known[key]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from playbook.program.lay import Stage, Tensors, joined
 from playbook.program.order import (
     BACKWARD,
+    COPIES,
     FORWARD,
     INPUT,
     ONCE,
@@ -46,7 +47,8 @@ class Lifetimes:
 
     def _place(self) -> int:
         row = 0
-        for run, turn in zip(self.order, turns(self.order), strict=True):
+        alternate = any(stage.alternates for stage in self.stages.values())
+        for run, turn in zip(self.order, turns(self.order, alternate), strict=True):
             key = (run.stage, run.segment, turn)
             if key not in self.kept:
                 self.kept[key] = self.stages[run.stage].kept(run.segment, turn)
@@ -79,7 +81,7 @@ class Lifetimes:
             (birth, tensors.birth_segment[index], True),
             (death, tensors.death_segment[index], False),
         ):
-            for segment in (FORWARD, BACKWARD, STEP):
+            for segment in (FORWARD, BACKWARD, STEP, COPIES):
                 mine = np.flatnonzero(segments == segment)
                 if len(mine):
                     ends[mine] = self._at(number, segment, index[mine], is_birth)
@@ -91,7 +93,7 @@ class Lifetimes:
         row = ends_of(stage.tensors, birth)[1][index]
         if segment == STEP:
             return self._step_rows(number, row)
-        if segment == FORWARD or not self._splits(number):
+        if segment in (FORWARD, COPIES) or not self._splits(number):
             return self._in_run(self._end_of(number, SEGMENTS[segment], birth), row, birth)
         result = np.empty(len(index), dtype=np.int64)
         part, row_there = (column[index] for column in ends_of(stage.aligned, birth))
@@ -158,8 +160,27 @@ class Lifetimes:
                 end[:, mine] = starts[:, place : place + 1] + self._compressed(run, rows[mine], birth)
             mine = np.flatnonzero(segments == STEP)
             end[:, mine] = self._step_rows(number, rows[mine])
+            if not birth and stage.alternates:
+                self._cross(number, trips, tensors.forward_row[index], rows, end)
             found.append(end.ravel())
         return found[0], found[1], np.tile(tensors.template[index] + offset, len(trips))
+
+    def _cross(
+        self, number: int, trips: list[tuple[Run, ...]], forward_row: Ints, rows: Ints, end: Ints
+    ) -> None:
+        """Let tensors of backward go in the stage's next forward, or after its last backward."""
+        mine = np.flatnonzero(forward_row >= 0)
+        if not len(mine):
+            return
+        ends: dict[Run, Run] = {}
+        until = self.runs[number][-1]
+        for run in reversed(self.runs[number]):
+            ends[run] = until
+            until = run if run.segment == "F" else until
+        for place, trip in enumerate(trips):
+            until = ends[trip[1]]
+            row = forward_row if until.segment == "F" else rows
+            end[place, mine] = self._in_run(until, row[mine], birth=False)
 
     def _alive(self, stage: Stage, tensors: Tensors, index: Ints, trip: tuple[Run, ...]) -> Flags:
         """Which tensors there are in a micro-batch; one of the optimizer's segment is there once."""
@@ -167,7 +188,7 @@ class Lifetimes:
         alive = np.zeros(len(index), dtype=bool)
         for run in trip:
             turn, late = self.placed[run].turn, np.zeros(len(index), dtype=bool)
-            if run.segment == "B" and turn[:2] != turn[2:]:
+            if run.segment == "B" and not turn.alike:
                 late = stage.aligned.birth_segment[index] == WEIGHT
             alive |= (segment == SEGMENTS.index(run.segment)) & runs_in_turn(when, late, turn)
         return alive | ((segment == STEP) & self.placed[trip[0]].turn.first)

@@ -9,9 +9,9 @@ from playbook.program.polynomial import Polynomial
 Size = int | Polynomial
 """Bytes or FLOPs: a number, or a polynomial in the model's sizes."""
 
-Segment = Literal["S", "F", "B", "I", "W", "O"]
+Segment = Literal["S", "F", "B", "I", "W", "O", "G"]
 """State that is there before the step, forward, backward (recompute in it), its part for inputs, its part
-for weights, optimizer step."""
+for weights, optimizer step, what is done once with gradients after the stage's last backward."""
 
 Region = Literal["full", "tp", "kv", "gathered", "whole", "expert", "routed"]
 """What tensor parallelism leaves of a tensor: `tp` 1/t (heads, feed-forward columns), `kv` 1/t but never
@@ -21,9 +21,10 @@ norm's output, 1/t only where the framework saves the shard, `whole` always all 
 Two are of routed tokens, T·K of them in all: `expert` inside an expert, split along its width by tensor
 parallelism in it; `routed` at its input and output, with all features."""
 
-When = Literal["every", "first", "last", "later", "step"]
+When = Literal["every", "first", "last", "later", "step", "sharded"]
 """Micro-batches of a row or tensor: every one, the first, the last, all but the first; `step` for a tensor
-that is born in the first and dies in the last."""
+that is born in the first and dies in the last; `sharded` for runs that do not follow a backward of their
+stage, which leaves its parameters gathered."""
 
 START, END = "^", "$"
 FIRST, LAST = "first", "last"

@@ -11,14 +11,15 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 SEGMENTS = ("S", "F", "B", "O", "I", "W", "G")
-WHEN = ("every", "first", "last", "later", "step")
+WHEN = ("every", "first", "last", "later", "step", "sharded")
 STATE, FORWARD, BACKWARD, STEP, INPUT, WEIGHT, COPIES = range(7)
-EVERY, FIRST_ONE, LAST_ONE, LATER, ONCE = range(5)
+EVERY, FIRST_ONE, LAST_ONE, LATER, ONCE, SHARDED = range(6)
 
 RUNS = ("F", "B", "I", "W", "G")
-"""Segments of an order list: forward, backward, its parts for inputs and for weights, and the sum of
-gradients with the stage's copy on another rank, which comes once, after the last micro-batch."""
+"""Segments of an order list: forward, backward, its parts for inputs and for weights, and what comes once,
+after the stage's last backward (the sum of gradients with its copy on another rank, or their reduction)."""
 
+BACKWARDS = [RUNS.index(letter) for letter in "BIW"]
 _AMONG_WEIGHTS, _AMONG_INPUTS = np.array([0, 1, 2, 1, 3]), np.array([0, 2, 2, 1, 3])
 
 
@@ -34,13 +35,20 @@ class Turn(NamedTuple):
     """Whether a run is the first or the last of its stage: for what it does for weights, for all else.
 
     B and W together complete gradients of weights, B and I together pass gradients on. A stage may have both
-    kinds of backward, so that a B can be the first of one and not of the other.
+    kinds of backward, so that a B can be the first of one and not of the other. `sharded` tells whether it
+    does not follow a backward of its stage; it is told where a stage has rows or tensors of such runs only.
     """
 
     first: bool
     last: bool
     first_input: bool
     last_input: bool
+    sharded: bool = True
+
+    @property
+    def alike(self) -> bool:
+        """Whether it is the same turn for weights and for all else."""
+        return (self.first, self.last) == (self.first_input, self.last_input)
 
 
 ONLY = Turn(True, True, True, True)
@@ -82,6 +90,16 @@ class Columns:
         through = (np.where(for_weights, mine, other) for mine, other in pairs)
         return np.stack((*own, *through), axis=1)
 
+    def sharded(self) -> Flags:
+        """Tell of each run whether the one before it on its stage is not a backward."""
+        order = np.argsort(self.stage, kind="stable")
+        stage, segment = self.stage[order], self.segment[order]
+        behind = np.zeros(len(order), dtype=bool)
+        behind[1:] = (stage[1:] == stage[:-1]) & np.isin(segment[:-1], BACKWARDS)
+        result = np.ones(len(order), dtype=bool)
+        result[order] = ~behind
+        return result
+
 
 def ends(group: Ints) -> tuple[Flags, Flags]:
     """Tell of each element whether it is the first and the last of its group.
@@ -108,9 +126,13 @@ def accumulate(microbatches: int, stage: int = 0) -> tuple[Run, ...]:
     return tuple(Run(segment, stage, mb) for mb in range(microbatches) for segment in "FB")
 
 
-def turns(order: Sequence[Run]) -> list[Turn]:
-    """Turn of each run."""
-    return [Turn(*row) for row in Columns.of(order).turns().tolist()]
+def turns(order: Sequence[Run], alternate: bool = False) -> list[Turn]:
+    """Turn of each run; `alternate` is whether some stage has rows or tensors of "sharded" runs only."""
+    columns = Columns.of(order)
+    found = [Turn(*row) for row in columns.turns().tolist()]
+    if not alternate:
+        return found
+    return [turn._replace(sharded=flag) for turn, flag in zip(found, columns.sharded().tolist(), strict=True)]
 
 
 def flags(order: Sequence[Run]) -> list[tuple[bool, bool]]:
@@ -118,9 +140,11 @@ def flags(order: Sequence[Run]) -> list[tuple[bool, bool]]:
     return [(turn.first, turn.last) for turn in turns(order)]
 
 
-def runs_now(when: Ints, first: bool, last: bool) -> Flags:
-    """Tell which rows run in a micro-batch that is or is not the first, the last."""
+def runs_now(when: Ints, first: bool, last: bool, sharded: bool = True) -> Flags:
+    """Tell which rows run in a micro-batch that is or is not the first, the last, or behind a backward."""
     keep = when == EVERY
+    if sharded:
+        keep |= when == SHARDED
     if first:
         keep |= when == FIRST_ONE
     else:
@@ -132,7 +156,7 @@ def runs_now(when: Ints, first: bool, last: bool) -> Flags:
 
 def runs_in_turn(when: Ints, late: Flags, turn: Turn) -> Flags:
     """Tell which rows run in a turn; `late` are those for weights."""
-    keep = runs_now(when, turn.first, turn.last)
-    if turn[:2] == turn[2:]:
+    keep = runs_now(when, turn.first, turn.last, turn.sharded)
+    if turn.alike:
         return keep
-    return np.where(late, keep, runs_now(when, turn.first_input, turn.last_input))
+    return np.where(late, keep, runs_now(when, turn.first_input, turn.last_input, turn.sharded))

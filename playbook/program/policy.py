@@ -48,6 +48,9 @@ class Policy:
         Whether, where a schedule splits backward, the model's first stage leaves all of it to W.
     broadcasts
         Whether a sharded optimizer returns parameters by broadcast.
+    reduces_after
+        Whether a stage of a pipeline under FSDP2 keeps its parameters gathered from a backward to the next
+        forward, and reduces all its gradients behind its last backward.
     widens_gradients
         Whether an optimizer with master weights takes one parameter at a time, its gradient copied to FP32.
     workspace_bytes
@@ -81,6 +84,7 @@ class Policy:
     keeps_boundaries: bool = True
     leaves_to_weights: bool = False
     broadcasts: bool = False
+    reduces_after: bool = False
     widens_gradients: bool = False
     workspace_bytes: int = 0
     reserved_share: tuple[float, float] = (0.08, 0.40)
@@ -116,6 +120,8 @@ class Context:
     optimizer_kernel: str = "fused"
     microbatches: int = 1
     pipelined: bool = False
+    reduces_after: bool = False
+    """Whether gradients are reduced in a segment of its own, behind the stage's last backward."""
     symbolic: bool = False
     even_shares: bool = False
     """Whether whole parameters that are handed out count as equal shares, for the cost of one layer."""

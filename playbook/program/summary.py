@@ -18,10 +18,12 @@ from playbook.program.order import (
     ONLY,
     RUNS,
     SEGMENTS,
+    SHARDED,
     STATE,
     STEP,
     WEIGHT,
     Columns,
+    Flags,
     Ints,
     Run,
     Turn,
@@ -84,7 +86,7 @@ def summarise(stage: Stage, segment: str, turn: Turn = ONLY) -> Summary:
     """Summarise one run of a stage's segment in a micro-batch that is or is not the first, the last."""
     tensors, code = stage.tensors_of(segment), SEGMENTS.index(segment)
     kept = stage.kept(segment, turn)
-    apart = segment == "B" and turn[:2] != turn[2:]
+    apart = segment == "B" and not turn.alike
     births, deaths = (
         events(tensors, ends, kept, code, turn, stage.aligned if apart else None)
         for ends in ("birth", "death")
@@ -110,8 +112,22 @@ def events(
         place = np.searchsorted(kept, row[mine], side="left")
     else:
         mine &= tensors.birth_segment != STATE
+        if stage_alternates(tensors):
+            mine, row = crossing(tensors, code, turn, mine, row)
         place = np.searchsorted(kept, row[mine], side="right") - 1
     return np.clip(place, 0, max(len(kept) - 1, 0)), tensors.term[mine], tensors.size[mine]
+
+
+def stage_alternates(tensors: Tensors) -> bool:
+    """Whether some tensors of backward go in the stage's next forward."""
+    return bool((tensors.when == SHARDED).any())
+
+
+def crossing(tensors: Tensors, code: int, turn: Turn, mine: Flags, row: Ints) -> tuple[Flags, Ints]:
+    """Deaths of a run and their rows, with tensors of the backward before it."""
+    crosses = tensors.forward_row >= 0
+    ends = crosses & (not turn.sharded) & (SEGMENTS[code] in ("F", "G"))
+    return np.where(crosses, ends, mine), np.where(ends & (SEGMENTS[code] == "F"), tensors.forward_row, row)
 
 
 def of_events(rows: int, born: tuple[Ints, Ints, Ints], gone: tuple[Ints, Ints, Ints]) -> Summary:
@@ -190,7 +206,10 @@ def run_summaries(
 ) -> tuple[list[Summary], Ints]:
     """Summaries of the distinct runs of an order, and which of them each run is."""
     turns = columns.turns()
-    packed = (columns.stage * len(RUNS) + columns.segment) * 16 + turns @ np.array([8, 4, 2, 1])
+    if any(stage.alternates for stage in stages.values()):
+        turns = np.column_stack((turns, columns.sharded()))
+    weights = 2 ** np.arange(turns.shape[1])[::-1]
+    packed = (columns.stage * len(RUNS) + columns.segment) * 32 + turns @ weights
     _, example, which = np.unique(packed, return_index=True, return_inverse=True)
     parts = []
     for row in example.tolist():

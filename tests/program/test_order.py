@@ -29,8 +29,21 @@ def test_the_first_and_last_run_of_each_segment_and_stage_are_told():
     ],
 )
 def test_rows_run_in_the_micro_batches_they_are_for(first, last, expected):
-    keep = runs_now(np.arange(len(WHEN)), first, last)
-    assert {name for name, runs in zip(WHEN, keep, strict=True) if runs} == expected
+    for sharded, more in ((False, set()), (True, {"sharded"})):
+        keep = runs_now(np.arange(len(WHEN)), first, last, sharded)
+        assert {name for name, runs in zip(WHEN, keep, strict=True) if runs} == expected | more
+
+
+def test_a_run_behind_a_backward_of_its_stage_finds_its_parameters_gathered():
+    text = "F0 F1 B0 F2 B1 B2"  # stage 0; stage 1 runs one forward in between
+    order = [Run(word[0], 0, int(word[1])) for word in text.split()]
+    order.insert(3, Run("F", 1, 0))
+    found = [turn.sharded for turn in turns(order, alternate=True)]
+    assert found == [True, True, True, True, False, True, False]
+
+
+def test_gathered_parameters_are_told_only_where_asked():
+    assert all(turn.sharded for turn in turns([Run("F", 0, 0), Run("B", 0, 0), Run("F", 0, 1)]))
 
 
 def test_w_and_b_count_together_and_so_do_i_and_b():

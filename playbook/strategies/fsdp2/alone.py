@@ -21,6 +21,7 @@ def alone(block: Block) -> Block:
         block,
         forward=tuple(map(copied, block.forward)),
         backward=tuple(map(copied, block.backward)),
+        copies=tuple(map(copied, block.copies)),
         tensors=tuple(tensor for tensor in block.tensors if tensor.name not in FLAT),
     )
 

@@ -8,7 +8,8 @@ them.
 
 What lives how long is PyTorch's `fully_shard` (torch 2.11 to 2.13): the gathered flat buffer stays until the
 next unit's gather in forward, backward gathers one unit ahead, a reduction's input stays until the next
-unit's gradients are complete.
+unit's gradients are complete. In a stage that torch.distributed.pipelining runs, what a backward has gathered
+stays until the next forward frees it, and all units are reduced one behind the other after the last backward.
 """
 
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from playbook.program.policy import Context
 from playbook.program.state import flat_numel, partial_sums, shard_numel, state, unit
 from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout, Scenario
+from playbook.strategies.fsdp2.after import reduced_after
 from playbook.strategies.fsdp2.alone import alone
 from playbook.strategies.fsdp2.rows import (
     ADD,
@@ -29,7 +31,10 @@ from playbook.strategies.fsdp2.rows import (
     FREE,
     GATHER,
     REDUCE,
+    copied_out,
+    gathering,
     gathers,
+    kept,
     mark,
     reductions,
 )
@@ -50,19 +55,13 @@ def shard_block(block: Block, ctx: Context) -> Block:
     return alone(block) if single else block
 
 
-def kept(ctx: Context) -> bool:
-    """Whether gathered parameters outlive the micro-batch: a pipeline runs the next forward before this
-    backward."""
-    return ctx.pipelined and not ctx.reshard
-
-
 def with_forward(block: Block, ctx: Context) -> Block:
     """Gather a unit at the start of its forward; free it at the end if parameters are resharded."""
     weights = unit(block, ctx)
     root_ends = bool(ctx.root) and not block.layered and not block.first
     opening: tuple[Op, ...] = ()
     if weights:
-        when: When = "first" if kept(ctx) else "every"
+        when = gathering(ctx)
         opening = (*gathers(weights, ctx, "F", when), mark("F", COPY_OUT, when))
     closing = (mark("F", FREE),) if block.layered or root_ends else ()
     tensors = forward_tensors(block, ctx) if weights and ctx.policy.buffers else ()
@@ -85,15 +84,16 @@ def cut(block: Block, segment: str) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
 def forward_tensors(block: Block, ctx: Context) -> Iterable[Tensor]:
     """The flat buffer and the gathered parameters of forward."""
     size = ctx.recipe.compute_bytes * flat_numel(unit(block, ctx), ctx)
-    when: When = "first" if kept(ctx) else "every"
+    when = gathering(ctx)
     flat = Tensor(name="flat", term="communication_buffers", bytes=size, birth=At("F", GATHER), when=when)
     yield replace(flat, fwd_end=At("F", GATHER, 1, otherwise=FREE if ctx.root else END))
     yield from cast_shard(unit(block, ctx), ctx, At("F", GATHER), when)
     gathered = Tensor(name="gathered", term="unsharded", bytes=size, birth=At("F", COPY_OUT))
     if ctx.reshard:
-        yield replace(gathered, fwd_end=At("F", FREE, 0 if block.layered else LAST))
+        yield replace(gathered, fwd_end=At("F", FREE, 0 if block.layered else LAST), when=when)
     else:
-        yield replace(gathered, bwd_end=At("B", FREE), when="step" if kept(ctx) else "every")
+        freed = At("G" if ctx.reduces_after else "B", FREE)
+        yield replace(gathered, bwd_end=freed, when="step" if kept(ctx) else "every")
 
 
 def cast_shard(weights: tuple[Weight, ...], ctx: Context, gather: At, when: When) -> Iterable[Tensor]:
@@ -110,24 +110,29 @@ def with_backward(block: Block, ctx: Context) -> Block:
     weights = block.weights if block.layered else ctx.root
     if not weights or not ctx.reshard:
         return block
-    size = ctx.recipe.compute_bytes * flat_numel(weights, ctx)
+    size, when = ctx.recipe.compute_bytes * flat_numel(weights, ctx), gathering(ctx)
     if block.layered:
         ahead = At("B", COPY_OUT, 1, otherwise=START)
-        opening = (*gathers(weights, ctx, "B", issue=ahead), mark("B", COPY_OUT))
+        opening = (*gathers(weights, ctx, "B", when, issue=ahead), mark("B", COPY_OUT, when))
     elif block.first:
         return block
     else:
-        opening = (*gathers(weights, ctx, "B"), mark("B", COPY_OUT))
+        opening = (*gathers(weights, ctx, "B", when), mark("B", COPY_OUT, when))
     loss, module = cut(block, "B")
     backward = rows((*loss, *opening, *module))
     if not ctx.policy.buffers:
         return replace(block, backward=backward)
-    flat = Tensor(name="flat again", term="communication_buffers", bytes=size, birth=At("B", GATHER))
-    gathered = Tensor(name="gathered again", term="unsharded", bytes=size, birth=At("B", COPY_OUT))
+    flat = Tensor(
+        name="flat again", term="communication_buffers", bytes=size, birth=At("B", GATHER), when=when
+    )
+    gathered = Tensor(name="gathered again", term="unsharded", bytes=size, birth=At("B", COPY_OUT), when=when)
+    freed = At("G" if ctx.reduces_after else "B", FREE, 0 if block.layered else FIRST)
+    if ctx.reduces_after:
+        gathered = replace(gathered, fwd_end=At("F", FREE, 0 if block.layered else LAST))
     tensors = (
-        *cast_shard(weights, ctx, At("B", GATHER), "every"),
-        replace(flat, bwd_end=At("B", COPY_OUT)),
-        replace(gathered, bwd_end=At("B", FREE, 0 if block.layered else "first")),
+        *cast_shard(weights, ctx, At("B", GATHER), when),
+        replace(flat, bwd_end=copied_out(block)),
+        replace(gathered, bwd_end=freed),
     )
     return replace(block, backward=backward, tensors=(*block.tensors, *tensors))
 
@@ -138,6 +143,8 @@ def with_gradients(block: Block, ctx: Context) -> Block:
     tensors = unit_gradients(block, ctx) if ctx.policy.buffers else ()
     if not weights:
         return replace(block, tensors=(*block.tensors, *tensors))
+    if ctx.reduces_after:
+        return reduced_after(replace(block, tensors=(*block.tensors, *tensors)), weights, ctx)
     when: When = "last" if late(ctx) else "every"
     size = ctx.recipe.reduce_bytes * flat_numel(weights, ctx)
     adding = (replace(mark("B", ADD), for_weights=True),) if late(ctx) else ()
@@ -157,7 +164,7 @@ def with_gradients(block: Block, ctx: Context) -> Block:
 
 def late(ctx: Context) -> bool:
     """Whether gradients are reduced in the last of several micro-batches only."""
-    return ctx.gradient_sync == "last" and ctx.microbatches > 1
+    return ctx.reduces_after or (ctx.gradient_sync == "last" and ctx.microbatches > 1)
 
 
 def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
@@ -167,7 +174,7 @@ def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
     dtype of reduction if that is another.
     """
     recipe = ctx.recipe
-    end = At("B", COPY_IN, 0 if block.layered else FIRST)
+    end = At("G" if ctx.reduces_after else "B", COPY_IN, 0 if block.layered else FIRST)
     cast = recipe.reduce_bytes != recipe.compute_bytes
     for weight in block.weights:
         size = recipe.compute_bytes * weight.numel
@@ -183,7 +190,7 @@ def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
                 bytes=recipe.reduce_bytes * weight.numel,
                 birth=end._replace(segment="W", row=FREE),
             )
-            yield replace(new, bwd_end=end._replace(row=ADD))
+            yield replace(new, bwd_end=end._replace(segment="B", row=ADD))
             yield replace(added, bwd_end=end, when="step")
         else:
             yield replace(new, bwd_end=end, when="step")

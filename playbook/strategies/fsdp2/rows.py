@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from playbook.program.block import Weight
+from playbook.program.block import Block, Weight
 from playbook.program.groups import EXPERTS, groups
-from playbook.program.op import At, Op, When
+from playbook.program.op import START, At, Op, When
 from playbook.program.policy import Context
 from playbook.program.state import flat_of
 from playbook.strategies.zero1.plan import sum_replicas
@@ -47,3 +47,20 @@ def reductions(weights: tuple[Weight, ...], ctx: Context, when: When) -> tuple[O
 def mark(phase: str, name: str, when: When = "every") -> Op:
     """A row that moves or frees memory and computes nothing; joins leave it out."""
     return Op(owner="", op=name[1:].partition("#")[0], phase=phase, name=name, when=when)
+
+
+def kept(ctx: Context) -> bool:
+    """Whether gathered parameters outlive the micro-batch: a pipeline runs the next forward before this
+    backward."""
+    return ctx.pipelined and not ctx.reshard
+
+
+def gathering(ctx: Context) -> When:
+    """In which runs parameters are gathered: those that do not find them whole."""
+    return "first" if kept(ctx) else "sharded" if ctx.reduces_after else "every"
+
+
+def copied_out(block: Block) -> At:
+    """Where a flat buffer of backward has been copied out: with its unit, but at the end of a stage that
+    sends on only behind the last layer, whose hook on the output comes before that of the root."""
+    return At("B", COPY_OUT, -1, otherwise=START) if block.name == "send" else At("B", COPY_OUT)
