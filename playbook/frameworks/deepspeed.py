@@ -23,7 +23,7 @@ from playbook.frameworks import transformers
 from playbook.program.block import Block, Tensor
 from playbook.program.op import OPTIMIZER, At
 from playbook.program.policy import Context, Policy
-from playbook.spec import Layout, Scenario
+from playbook.spec import Scenario
 from playbook.spec.cluster import MIB
 
 BUCKET = 500_000_000
@@ -86,8 +86,8 @@ def refuse(s: Scenario) -> None:
     """
     layout, work = s.layout, s.workload
     wrong = [
-        (layout.tp > 1, f"tp={layout.tp}", "use tp=1, or framework='megatron'"),
-        (layout.ep > 1, f"ep={layout.ep}", "use ep=1, or framework='megatron'"),
+        (layout.tp > 1, f"tp={layout.tp}", transformers.without_tp(s)),
+        (layout.ep > 1, f"ep={layout.ep}", "use ep=1"),
         (
             layout.pp > 1 and layout.zero > 1,
             f"pp={layout.pp} with zero={layout.zero}: its pipeline reduces once a step",
@@ -106,8 +106,7 @@ def refuse(s: Scenario) -> None:
     for given, what, works in wrong:
         if given:
             raise ValueError(f"{what}; framework 'deepspeed' does not do that; {works}")
-    alone = replace(work, global_batch=None)
-    transformers.refuse(replace(s, layout=Layout(dp=s.world, zero=SHARED_WEIGHTS), workload=alone))
+    transformers.refuse_code(s, "deepspeed")
 
 
 POLICY = Policy(

@@ -83,7 +83,7 @@ def refuse(s: Scenario) -> None:
         (
             layout.zero > 1,
             f"zero={layout.zero}: the distributed optimizer shares the optimizer's state",
-            "use zero=1, or framework='deepspeed' or 'torchtitan'",
+            "use zero=1",
         ),
         (
             work.recipe not in RECIPES,

@@ -145,7 +145,7 @@ def refuse(s: Scenario) -> None:
         (
             not dense,
             f"model {model.name}",
-            "use a dense Llama, Mistral or Qwen kind, or framework='megatron'",
+            "use a dense Llama, Mistral or Qwen kind",
         ),
         (layout.zero > 1, f"zero={layout.zero}", "use zero=0 or 1"),
         (layout.cp > 1, f"cp={layout.cp}", "use cp=1"),

@@ -20,19 +20,20 @@ BUCKET_BYTES = (2**20, 25 * 2**20)
 CUBLAS_WORKSPACE_BYTES = 2 * 32 * 2**20
 """cuBLAS takes 32 MiB on an H100 or H200 for the thread of forward and as much for that of backward."""
 
-RECIPES = ("bf16-fp32master", "fp32", "bf16", "fsdp2-mixed", "sgd")
+MIXED = "fsdp2-mixed"
+RECIPES = ("bf16-fp32master", "fp32", "bf16", MIXED, "sgd")
 """What torch's own optimizers do, and `MasterAdamW` of this library for BF16 weights."""
 
 
-def refuse(s: Scenario, elsewhere: str = ", or framework='textbook'") -> None:
+def refuse(s: Scenario, name: str = "torch", recipes: tuple[str, ...] = RECIPES) -> None:
     """Refuse what PyTorch, or the reference transformer, does not do.
 
     Parameters
     ----------
     s
         The scenario.
-    elsewhere
-        What else would work, for the end of a sentence.
+    name, recipes
+        The framework that was asked for, and its recipes: others train the same model.
 
     Raises
     ------
@@ -47,18 +48,20 @@ def refuse(s: Scenario, elsewhere: str = ", or framework='textbook'") -> None:
         )
     if model.unlike_llama:
         raise ValueError(
-            f"model {model.name!r} has {', '.join(model.unlike_llama)}, which framework='torch' does not run "
-            f"here; use a dense kind of Llama, Mistral or Qwen{elsewhere}"
+            f"model {model.name!r} has {', '.join(model.unlike_llama)}, which framework={name!r} does not "
+            "run here; use a dense kind of Llama, Mistral or Qwen"
         )
-    if workload.recipe not in RECIPES:
+    if workload.recipe not in recipes:
         raise ValueError(
-            f"recipe={workload.recipe!r}: no optimizer that runs here keeps FP32 gradients of BF16 weights "
-            f"or states of a narrower dtype; use one of {', '.join(RECIPES)} (fsdp2-mixed: zero=3){elsewhere}"
+            f"recipe={workload.recipe!r}: no optimizer of framework={name!r} that runs here keeps FP32 "
+            f"gradients of BF16 weights or states of a narrower dtype; use one of {', '.join(recipes)} "
+            "(fsdp2-mixed: zero=3)"
         )
-    if workload.recipe == "fsdp2-mixed" and layout.zero != 3:
+    if workload.recipe == MIXED and layout.zero != 3:
+        whole = " or ".join(repr(one) for one in recipes if one in ("fp32", "bf16"))
         raise ValueError(
-            f"recipe='fsdp2-mixed' with zero={layout.zero}: it is FSDP2's mixed precision; use zero=3, or "
-            "recipe='fp32' or 'bf16'"
+            f"recipe={MIXED!r} with zero={layout.zero}: in framework={name!r} it is FSDP2's mixed precision; "
+            f"use zero=3, or recipe={whole}"
         )
 
 

@@ -48,7 +48,7 @@ def refuse(s: Scenario) -> None:
     ValueError
         With what would work.
     """
-    layout, work = s.layout, s.workload
+    layout = s.layout
     wrong = [
         (
             layout.zero in (1, 2),
@@ -56,16 +56,15 @@ def refuse(s: Scenario) -> None:
             "use zero=3, or zero=3 with reshard=False, which keeps gathered weights until backward",
         ),
         (
-            work.recipe not in RECIPES,
-            f"recipe={work.recipe!r}",
-            f"use recipe={RECIPES[0]!r} with zero=3, or {RECIPES[1]!r}",
+            s.workload.recipe not in RECIPES,
+            f"recipe={s.workload.recipe!r}",
+            f"use recipe={RECIPES[0]!r} with zero=3, or recipe={RECIPES[1]!r}",
         ),
     ]
     for given, what, works in wrong:
         if given:
             raise ValueError(f"{what}: framework 'torchtitan' does not do that; {works}")
-    plain = replace(work, recompute="none") if work.recompute == "selective" else work
-    torch.refuse(replace(s, workload=plain), elsewhere=", or framework='megatron'")
+    torch.refuse(s, "torchtitan", RECIPES)
 
 
 POLICY = replace(

@@ -190,28 +190,51 @@ def log_softmax(size: object, out: str) -> Tensor:
 
 def refuse(s: Scenario) -> None:
     """Refuse what Hugging Face models under FSDP2 do not do, or this accounting does not know."""
-    layout, work = s.layout, s.workload
-    odd = [name for name in s.model.unlike_llama if not (name == "routed experts" and known_experts(s.model))]
-    odd += ["fused projections"] if s.model.family == "phi3" else []
+    layout, mixed = s.layout, s.workload.recipe == "fsdp2-mixed"
     wrong = [
-        (layout.tp > 1, f"tp={layout.tp}", "use framework='torch', or tp=1"),
-        (layout.cp > 1, f"cp={layout.cp}", "use framework='textbook', or cp=1"),
-        (layout.ep > 1, f"ep={layout.ep}", "use framework='textbook', or ep=1"),
-        (layout.pp > 1, f"pp={layout.pp}", "use framework='torch', or pp=1"),
+        (layout.tp > 1, f"tp={layout.tp}", without_tp(s)),
+        (layout.cp > 1, f"cp={layout.cp}", "use cp=1"),
+        (layout.ep > 1, f"ep={layout.ep}", "use ep=1"),
+        (layout.pp > 1, f"pp={layout.pp}", "use pp=1"),
         (layout.zero in (1, 2), f"zero={layout.zero}", "use zero=3, or zero=3 with reshard=False"),
         (layout.zero == 0 and layout.dp > 1, f"zero=0 with dp={layout.dp}", "use zero=3"),
-        (work.attention != "flash", f"attention={work.attention!r}", "use attention='flash'"),
-        (work.kernels != "cuda", f"kernels={work.kernels!r}", "use kernels='cuda', or framework='torch'"),
-        (work.recompute == "selective", "recompute='selective'", "use recompute='full' or 'none'"),
         (
-            bool(odd),
-            f"model {s.model.name} has {', '.join(odd)}",
-            "use a dense kind of Llama, Qwen or Mistral, a Mixtral or Qwen3-MoE, or framework='textbook'",
+            mixed and layout.zero == 0,
+            "recipe='fsdp2-mixed' with zero=0",
+            "use zero=3, or recipe='fp32' or 'bf16'",
         ),
     ]
     for given, what, works in wrong:
         if given:
             raise ValueError(f"{what}: framework 'transformers' is Hugging Face models under FSDP2; {works}")
+    refuse_code(s, "transformers")
+
+
+def without_tp(s: Scenario) -> str:
+    """Say what works where there is no tensor parallelism."""
+    return f"use tp=1{' with sequence_parallel=False' if s.layout.sequence_parallel else ''}"
+
+
+def refuse_code(s: Scenario, name: str) -> None:
+    """Refuse models and kernels whose code is not written down here, for a framework that runs it."""
+    work = s.workload
+    odd = [part for part in s.model.unlike_llama if not (part == "routed experts" and known_experts(s.model))]
+    odd += ["fused projections"] if s.model.family == "phi3" else []
+    wrong = [
+        (work.attention != "flash", f"attention={work.attention!r}", "use attention='flash'"),
+        (work.kernels != "cuda", f"kernels={work.kernels!r}", "use kernels='cuda'"),
+        (work.recompute == "selective", "recompute='selective'", "use recompute='full' or 'none'"),
+        (
+            bool(odd),
+            f"model {s.model.name} has {', '.join(odd)}",
+            "use a dense kind of Llama, Qwen or Mistral, a Mixtral or Qwen3-MoE",
+        ),
+    ]
+    for given, what, works in wrong:
+        if given:
+            raise ValueError(
+                f"{what}: not in the Hugging Face code that framework {name!r} is read from; {works}"
+            )
 
 
 def known_experts(model: Model) -> bool:

@@ -1,16 +1,24 @@
 """What a framework may have beyond plain recipes, the eager loss and state on the device; who has not refuses
 by name."""
 
-from playbook.frameworks import policies, policy
+from dataclasses import replace
+
+from playbook.frameworks import policy
 from playbook.spec import Scenario
 from playbook.spec.adapters import adapters
+from playbook.spec.scenario import PREDICTED, check_tensor_parallel
+from playbook.spec.vocabulary import pads_vocabulary
 
 RECIPES = ("adam8bit", "muon", "fp8", "lora", "qlora")
 """Recipes whose bytes differ by tensor; each is an extra of its own."""
 
+PLAIN = ("bf16-fp32master", "bf16-fp32grad", "fsdp2-mixed", "fp32")
+"""Recipes that stand in for them, the one that most frameworks have first."""
+
 
 def wanted(s: Scenario) -> list[tuple[str, str, str]]:
-    """Return the extras that a scenario needs: each with the field that asks for it and what does without.
+    """Return the extras that a scenario needs: each with the field that asks for it and what does without;
+    of a recipe that is for `plain_recipe` to say.
 
     Examples
     --------
@@ -22,7 +30,7 @@ def wanted(s: Scenario) -> list[tuple[str, str, str]]:
     stem = work.recipe.partition("-")[0]
     found = []
     if stem in RECIPES:
-        found.append((stem, f"recipe={work.recipe!r}", "recipe='bf16-fp32master'"))
+        found.append((stem, f"recipe={work.recipe!r}", ""))
     if work.lora is not None and stem not in ("lora", "qlora"):
         found.append(("adapters", f"lora={work.lora}", "lora=None"))
     if work.loss != "eager":
@@ -32,8 +40,59 @@ def wanted(s: Scenario) -> list[tuple[str, str, str]]:
     return found
 
 
-def refuse_extras(s: Scenario) -> None:
+def plain_recipe(s: Scenario) -> str:
+    """Return the field of a plain recipe that the scenario's framework takes.
+
+    Raises
+    ------
+    ValueError
+        With what else the framework refuses, if it takes none.
+    """
+    refused = []
+    for name in PLAIN:
+        words = refusal(s.framework, replace(s, workload=replace(s.workload, recipe=name)))
+        if not words:
+            return f"recipe={name!r}"
+        refused.append(words)
+    raise ValueError(next((words for words in refused if not words.startswith("recipe=")), refused[0]))
+
+
+def refusal(framework: str, s: Scenario) -> str:
+    """Return a framework's words against a scenario, of whichever framework it is; empty if it has none."""
+    try:
+        policy(framework).refuse(s)
+        if pads_vocabulary(s.framework) and not pads_vocabulary(framework):
+            check_tensor_parallel(s.model, s.layout)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def elsewhere(s: Scenario) -> str:
+    """Name the frameworks that do what a scenario asks, for the end of a refusal; empty if none does.
+
+    Examples
+    --------
+    >>> from playbook.spec import Layout, model
+    >>> elsewhere(Scenario(model("mixtral-8x7b"), layout=Layout(dp=8, zero=2), framework="megatron"))
+    ", or framework='textbook' or 'deepspeed'"
+    """
+    needs = {extra for extra, _, _ in wanted(s)}
+    having = [name for name in PREDICTED if needs <= policy(name).extras and not refusal(name, s)]
+    *first, last = [repr(name) for name in having] or [""]
+    named = f"{', '.join(first)} or {last}" if first else last
+    return f", or framework={named}" if last else ""
+
+
+def refuse_extras(s: Scenario, others: bool = True) -> None:
     """Refuse what a scenario asks of a framework that does not have it.
+
+    Parameters
+    ----------
+    s
+        The scenario.
+    others
+        Whether to name the frameworks that have it.
 
     Raises
     ------
@@ -50,8 +109,13 @@ def refuse_extras(s: Scenario) -> None:
     own = policy(s.framework).extras
     for extra, given, works in wanted(s):
         if extra not in own:
-            having = [name for name in sorted(policies()) if extra in policy(name).extras]
-            raise ValueError(
-                f"{given} is not modelled for framework={s.framework!r}; use {works}, "
-                f"or framework={' or '.join(repr(name) for name in having)}"
-            )
+            raise ValueError(extra_refusal(s, given, works) + (elsewhere(s) if others else ""))
+
+
+def extra_refusal(s: Scenario, given: str, works: str) -> str:
+    """Return the words against an extra; those against the rest of the scenario if no recipe would do."""
+    try:
+        works = works or plain_recipe(s)
+    except ValueError as error:
+        return str(error)
+    return f"{given} is not modelled for framework={s.framework!r}; use {works}"

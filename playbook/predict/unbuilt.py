@@ -2,15 +2,22 @@
 instead."""
 
 from playbook.frameworks import policies, policy
-from playbook.predict.extras import refuse_extras
+from playbook.predict.extras import elsewhere, refuse_extras
 from playbook.spec import Scenario
 
 SHARDS_ALL = 3
 """ZeRO stage that shares parameters too."""
 
 
-def refuse_unbuilt(s: Scenario) -> None:
+def refuse_unbuilt(s: Scenario, others: bool = True) -> None:
     """Refuse a scenario whose program would leave a field out, and what its framework does not do.
+
+    Parameters
+    ----------
+    s
+        The scenario.
+    others
+        Whether to name the frameworks that would do it, for where another one is an answer.
 
     Raises
     ------
@@ -28,8 +35,11 @@ def refuse_unbuilt(s: Scenario) -> None:
             f"framework={s.framework!r} is not built yet; use one of {', '.join(sorted(policies()))}"
         )
     refuse_layout(s)
-    refuse_extras(s)
-    policy(s.framework).refuse(s)
+    refuse_extras(s, others)
+    try:
+        policy(s.framework).refuse(s)
+    except ValueError as error:
+        raise ValueError(f"{error}{elsewhere(s) if others else ''}") from None
 
 
 def refuse_layout(s: Scenario) -> None:

@@ -23,8 +23,8 @@ def check_traceable(s: Scenario) -> None:
             f"{' or '.join(map(repr, FRAMEWORKS))}"
         )
     refuse_predicted_layout(s.layout)
-    refuse_unbuilt(s)
-    torch_policy.refuse(s, elsewhere="")  # a trace is of the real code, whatever the formula's framework
+    refuse_unbuilt(s, others=False)
+    torch_policy.refuse(s)  # a trace is of the real code, whatever the formula's framework
     refuse_pipeline(s)
     layout, model = s.layout, s.model
     if layout.tp > model.kv_heads:

@@ -40,7 +40,7 @@ def check_twin(s: Scenario, network: str) -> str:
             f"framework={' or '.join(map(repr, FRAMEWORKS))}"
         )
     found = choice("network", network, NETWORKS)
-    refuse_unbuilt(as_run(s))
+    refuse_unbuilt(as_run(s), others=False)
     for axis, degree in s.layout.axes:
         if degree > 1 and axis not in AXES:
             raise ValueError(f"{axis}={degree}: twins have {', '.join(AXES)} axes so far; use {axis}=1")
@@ -78,7 +78,7 @@ def check_transformer(s: Scenario) -> None:
             f"it, and our own loop has no other axis; use dp=1 and tp=1, or {', '.join(LIBRARY_SCHEDULES)}"
         )
     else:
-        torch_policy.refuse(s, elsewhere="")
+        torch_policy.refuse(s)
         plan("pp").refuse_run(s, True)
 
 
