@@ -10,8 +10,10 @@ optim/gradient_accumulator.py, parallel/tensor_parallel/functional.py, distribut
 - Tensor parallelism is `REDUCE_SCATTER`, asynchronous: a column-split product saves its shard and gathers it
   again in backward (`tp_recompute_allgather`, the default), through two buffers that stay for good.
 - Gradients: BF16 until a micro-batch's backward is over, then added to one FP32 buffer that stays. Several
-  data-parallel ranks go through DDP, whose buckets hold the BF16 gradients once more.
-- ZeRO is stage 1: FP32 weights and both moments shared out parameter by parameter.
+  data-parallel ranks go through DDP, whose buckets hold the BF16 gradients once more; with ZeRO they do not
+  (trainer.py, `make_ddp`) and are reduced where they lie.
+- ZeRO is stage 1: FP32 weights and both moments shared out parameter by parameter. Updated weights are
+  gathered as flat copies: this rank's share, one piece a rank, and NCCL's whole.
 - Logits in BF16, cast to FP32; the sharded cross entropy subtracts the maximum into new memory, takes the
   exponential in place, and keeps it.
 - Stages: layers go to the stage in which their cumulative cost begins, 4·a·k·h + 3·f·h a layer and V·h for
@@ -26,7 +28,7 @@ from playbook.frameworks.parts import passing, passing_back, saved
 from playbook.frameworks.passing import with_passing
 from playbook.frameworks.textbook_attention import CORE, CORE_BACK
 from playbook.program.block import Block, Tensor
-from playbook.program.op import END, FIRST, At
+from playbook.program.op import END, FIRST, OPTIMIZER, At
 from playbook.program.policy import Context, Policy, Sizes
 from playbook.spec import Model, Scenario
 from playbook.spec.cluster import MIB
@@ -37,7 +39,7 @@ CROSS, CROSS_BACK = "/cross_entropy#0", "/cross_entropy_backward#0"
 RECIPE = "bf16-fp32grad"
 
 RESERVED = (0.0, 0.42)
-"""What 1205 published runs held over the peak predicted here, 10th to 90th percentile; at the upper end the
+"""What published runs held over the peak predicted here: of 1205, 3 % less and 11 % more; at the upper end the
 host is far ahead of the device (benchmarks/results/memory_ultrascale.json)."""
 
 
@@ -73,11 +75,12 @@ def head(z: Sizes) -> Block:
 
 
 def finish(blocks: tuple[Block, ...], s: Scenario, ctx: Context) -> tuple[Block, ...]:
-    """Add BF16 gradients, DDP's buckets, and the buffers that shards are gathered in."""
+    """Add BF16 gradients, DDP's buckets or ZeRO's flat copies, and the buffers of gathered shards."""
     done: dict[int, Block] = {}
     for block in blocks:
         if id(block) not in done:
-            held = (*half_gradients(block, ctx), *buckets(block, ctx))
+            shared = gathered(block, ctx) if s.layout.zero else buckets(block, ctx)
+            held = (*half_gradients(block, ctx), *shared)
             done[id(block)] = replace(block, tensors=(*block.tensors, *held))
     first, *rest = (done[id(block)] for block in blocks)
     return (replace(first, tensors=(*first.tensors, *gather_buffers(s, ctx))), *rest)
@@ -103,6 +106,26 @@ def buckets(block: Block, ctx: Context) -> list[Tensor]:
         return []
     size = ctx.recipe.compute_bytes * block.numel
     return [Tensor(name="buckets", term="communication_buffers", bytes=size, birth=At("S"))]
+
+
+def gathered(block: Block, ctx: Context) -> list[Tensor]:
+    """Updated weights of ZeRO 1 on their way: this rank's share, a piece from each rank, and the whole.
+
+    Formulas in symbols leave the share out.
+    """
+    if ctx.shard == 1 or not block.weights:
+        return []
+    whole = ctx.recipe.parameter_bytes * block.numel
+    own = whole // ctx.shard if isinstance(whole, int) else 0
+    return [
+        Tensor(
+            name="gathered weights",
+            term="communication_buffers",
+            bytes=2 * whole + own,
+            birth=OPTIMIZER,
+            fwd_end=OPTIMIZER,
+        )
+    ]
 
 
 def gather_buffers(s: Scenario, ctx: Context) -> list[Tensor]:

@@ -52,8 +52,16 @@ def test_buckets_hold_bf16_gradients_where_there_are_several_replicas():
     assert sum(tensor.bytes for tensor in held[2]) == 2 * numel
 
 
-def blocks(ranks):
-    s = scenario(dp=ranks)
+def test_zero_1_has_no_buckets_and_gathers_its_weights_as_flat_copies():
+    tensors = [tensor for block in blocks(4, zero=1) for tensor in block.tensors]
+    numel = V * H + L * (4 * H * A * K + 3 * H * F + 2 * H) + H
+    assert [tensor for tensor in tensors if tensor.name == "buckets"] == []
+    flat = sum(tensor.bytes for tensor in tensors if tensor.name == "gathered weights")
+    assert flat == pytest.approx(2 * numel * (2 + 1 / 4), rel=1e-6)
+
+
+def blocks(ranks, zero=0):
+    s = scenario(dp=ranks, zero=zero)
     return blocks_of(s, 0, context(s))
 
 
