@@ -14,6 +14,8 @@ from playbook.spec.config_reader import Reader
 from playbook.spec.rules import near
 
 WANTED = "give a Hugging Face config.json"
+LONGEST = 60
+"""Characters of a value that a note shows."""
 
 
 def read_config(config: Mapping[str, Any] | str | Path, name: str | None = None) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def read_config(config: Mapping[str, Any] | str | Path, name: str | None = None)
     name = name or str(
         config.get("_name_or_path") or config.get("name") or config.get("model_type") or "model"
     )
+    whole_file = config
     config, unread = text_part(config, name)
     kind = config.get("model_type")
     if kind is None:
@@ -49,7 +52,15 @@ def read_config(config: Mapping[str, Any] | str | Path, name: str | None = None)
     reader = Reader(config, name)
     values = KINDS[kind](reader)
     ignored = tuple(sorted({*reader.ignored, *unread}))
-    return {"name": name, "family": kind, **values, "ignored_keys": ignored, "source": source}
+    said = tuple(shortened({**whole_file, **config}[key]) for key in ignored)
+    found = {"ignored_keys": ignored, "ignored_values": said, "source": source}
+    return {"name": name, "family": kind, **values, **found}
+
+
+def shortened(value: object) -> str:
+    """Write a value of a file, cut off where it is long."""
+    words = repr(value)
+    return words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
 
 
 def text_part(config: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
@@ -67,13 +78,19 @@ def text_part(config: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], 
     return text, outer.ignored
 
 
-def not_understood(kind: str, ignored: Sequence[str]) -> str:
-    """Name the keys that have no part in any number, each with the known key that it is most like."""
+def not_understood(kind: str, ignored: Sequence[str], values: Sequence[str] = ()) -> str:
+    """Name the keys that have no part in any number: a known one with its value, which is what was not
+    understood, another with the known key that it is most like."""
     if not ignored:
         return ""
-    known = known_keys_of(kind)
-    meant = ((key, near(key, known, 0.8).removeprefix("; ")) for key in ignored)
-    words = (f"{key} ({question})" if question else key for key, question in meant)
+    known, said = known_keys_of(kind), dict(zip(ignored, values, strict=False))
+    words = []
+    for key in ignored:
+        question = near(key, known, 0.8).removeprefix("; ")
+        if key in known:
+            words.append(f"{key}={said[key]}" if key in said else key)
+        else:
+            words.append(f"{key} ({question})" if question else key)
     return f"not understood, and without a part in these numbers: {', '.join(words)}"
 
 
@@ -85,7 +102,7 @@ def known_keys_of(kind: str) -> tuple[str, ...]:
         config, _ = text_part(presets.load("models", name)["config"], name)
         reader = Reader(config, name)
         KINDS[config["model_type"]](reader)
-        by_kind.setdefault(config["model_type"], set()).update(reader.read)
+        by_kind.setdefault(config["model_type"], set()).update(reader.read | reader.expected)
     return tuple(sorted(by_kind.get(kind) or set().union(*by_kind.values())))
 
 

@@ -60,7 +60,7 @@ def read_qwen3(reader: Reader) -> dict[str, Any]:
 
 def qwen_windows(reader: Reader) -> dict[str, Any]:
     """Windows of Qwen: the layers from `max_window_layers` on have one, if `use_sliding_window`."""
-    window, first = reader.get("sliding_window"), reader.get("max_window_layers", 28)
+    window, first = reader.given("sliding_window", 4096), reader.get("max_window_layers", 28)
     layers = reader.size("num_hidden_layers")
     if not reader.get("use_sliding_window", False):
         return windows(reader, None, every_layer(reader, FULL))
@@ -70,13 +70,13 @@ def qwen_windows(reader: Reader) -> dict[str, Any]:
 
 def read_mistral(reader: Reader) -> dict[str, Any]:
     """Mistral: no biases; every layer has the window, which is 4 096 tokens where the key is left out."""
-    window = reader.get("sliding_window") if reader.has("sliding_window") else 4096
+    window = reader.given("sliding_window", 4096)
     return {**common(reader), "head_dim": head_dim(reader), "window": window}
 
 
 def read_ministral(reader: Reader) -> dict[str, Any]:
     """Ministral: a Mistral whose windows may be some layers' only."""
-    window = reader.get("sliding_window") if reader.has("sliding_window") else 4096
+    window = reader.given("sliding_window", 4096)
     kinds = every_layer(reader, SLIDING if window is not None else FULL)
     return {**common(reader), "head_dim": head_dim(reader), **windows(reader, window, kinds)}
 
@@ -119,12 +119,19 @@ def gemma_windows(reader: Reader, period: int) -> dict[str, Any]:
     reader.expect("final_logit_softcapping", None)
     layers = range(1, reader.size("num_hidden_layers") + 1)
     given = reader.same("sliding_window_pattern", "_sliding_window_pattern", default=period)
-    kinds = [SLIDING if layer % given else FULL for layer in layers]
+    window = gemma_window(reader)
+    kinds = [SLIDING if layer % given and window is not None else FULL for layer in layers]
     named = reader.get("layer_types")
     if reader.get("sliding_window_pattern") and named is not None and list(named) != kinds:
         reader.refuse(f"sliding_window_pattern={given}", "layer_types says otherwise; leave one out")
-    window = reader.same("sliding_window", "sliding_window_size", default=4096)
     return windows(reader, window, kinds)
+
+
+def gemma_window(reader: Reader) -> int | None:
+    """Tokens of Gemma's window, under either of its names: 4 096 where the file has none of them."""
+    names = ("sliding_window", "sliding_window_size")
+    default = None if any(name in reader.values for name in names) else 4096
+    return reader.same(*names, default=default)
 
 
 GEMMA_3 = {
@@ -156,8 +163,8 @@ def read_olmo2(reader: Reader) -> dict[str, Any]:
 
 def read_olmo3(reader: Reader) -> dict[str, Any]:
     """OLMo 3: an OLMo 2 with a window of 4 096 tokens in three of four layers."""
-    window = reader.get("sliding_window", 4096)
-    kinds = [SLIDING if layer % 4 else FULL for layer in range(1, reader.size("num_hidden_layers") + 1)]
+    window, layers = reader.given("sliding_window", 4096), range(1, reader.size("num_hidden_layers") + 1)
+    kinds = [SLIDING if layer % 4 and window is not None else FULL for layer in layers]
     return {**read_olmo2(reader), **windows(reader, window, kinds)}
 
 

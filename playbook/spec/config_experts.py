@@ -20,11 +20,10 @@ def routing(reader: Reader) -> None:
     reader.expect("router_jitter_noise", 0, 0.0)
 
 
-def expert_count(reader: Reader, default: int | None = None) -> int:
-    """Routed experts of a layer, under the names that files use for them."""
-    keys = ("num_experts", "num_local_experts", "n_routed_experts")
-    found = reader.same(*keys, default=default)
-    return reader.size("num_experts") if found is None else found
+def expert_count(reader: Reader, key: str = "num_experts") -> int:
+    """Routed experts of a layer, under any of the names that files use; `key` is the family's own."""
+    found = reader.same("num_experts", "num_local_experts", "n_routed_experts")
+    return reader.size(key) if found is None else found
 
 
 def active_count(reader: Reader) -> int:
@@ -44,7 +43,8 @@ def read_mixtral(reader: Reader) -> dict[str, Any]:
     """Mixtral: experts in every layer, each as wide as `intermediate_size`; no window unless given."""
     routing(reader)
     values = common(reader, epsilon=1e-5, theta=1_000_000.0)
-    moe = Moe(experts=expert_count(reader), active=active_count(reader), ffn=values["ffn"])
+    experts = expert_count(reader, "num_local_experts")
+    moe = Moe(experts=experts, active=active_count(reader), ffn=values["ffn"])
     return {**values, "head_dim": head_dim(reader), "window": reader.get("sliding_window"), "moe": moe}
 
 
@@ -81,8 +81,9 @@ def qwen_experts(reader: Reader, **more: Any) -> Moe | None:
 def read_qwen2_moe(reader: Reader) -> dict[str, Any]:
     """Qwen 1.5 and 2 MoE: a shared expert behind a gate; queries, keys and values have a bias unless told."""
     moe = qwen_experts(reader, shared_ffn=reader.size("shared_expert_intermediate_size"), shared_gate=True)
-    layers, limited = reader.size("num_hidden_layers"), reader.get("use_sliding_window", False)
-    window, first = reader.get("sliding_window", 4096), reader.get("max_window_layers", 28)
+    layers, used = reader.size("num_hidden_layers"), reader.get("use_sliding_window", False)
+    window, first = reader.given("sliding_window", 4096), reader.get("max_window_layers", 28)
+    limited = used and window is not None
     kinds = [SLIDING if limited and layer < first and not layer % 2 else FULL for layer in range(layers)]
     return {
         **common(reader),
@@ -95,7 +96,7 @@ def read_qwen2_moe(reader: Reader) -> dict[str, Any]:
 
 def read_qwen3_moe(reader: Reader) -> dict[str, Any]:
     """Qwen 3 MoE: norms on queries and keys; a window, if there is one, is in every layer."""
-    window = reader.get("sliding_window", 4096) if reader.get("use_sliding_window", False) else None
+    window = reader.given("sliding_window", 4096) if reader.get("use_sliding_window", False) else None
     reader.without_part("sliding_window", "max_window_layers")
     reader.expect("layer_types", None, every_layer(reader, SLIDING if window else FULL))
     return {
@@ -114,10 +115,10 @@ def read_gpt_oss(reader: Reader) -> dict[str, Any]:
     reader.without_part("swiglu_limit", "swiglu_alpha", "initial_context_length")
     reader.defaults = {"max_position_embeddings": 131_072, "num_key_value_heads": 8}
     values = common(reader, epsilon=1e-5, theta=150_000.0)
-    window = reader.get("sliding_window") if reader.has("sliding_window") else 128
+    window = reader.given("sliding_window", 128)
     kinds = [FULL if layer % 2 or window is None else SLIDING for layer in range(values["layers"])]
     moe = Moe(
-        experts=expert_count(reader),
+        experts=expert_count(reader, "num_local_experts"),
         active=active_count(reader),
         ffn=values["ffn"],
         router_bias=True,
@@ -164,7 +165,7 @@ def llama4_chunks(reader: Reader, layers: int) -> dict[str, Any]:
     """Layers of Llama 4 that attend to their chunk: those with rotary positions (1 in `no_rope_layers`)."""
     period = reader.size("no_rope_layer_interval", 4)
     rotary = reader.get("no_rope_layers") or [layer % period for layer in range(1, layers + 1)]
-    chunk = reader.get("attention_chunk_size") if reader.has("attention_chunk_size") else 8192
+    chunk = reader.given("attention_chunk_size", 8192)
     kinds = ["chunked_attention" if yes and chunk is not None else FULL for yes in rotary]
     return windows(reader, chunk, kinds)
 
@@ -173,7 +174,7 @@ def llama4_experts(reader: Reader, layers: int, width: int) -> Moe | None:
     """Experts of Llama 4: in the layers of `moe_layers`, or in each `interleave_moe_layer_step`-th one."""
     step, named = reader.size("interleave_moe_layer_step", 1), reader.get("moe_layers")
     implied = list(range(step - 1, layers, step))
-    if named is not None and reader.has("interleave_moe_layer_step") and list(named) != implied:
+    if named is not None and "interleave_moe_layer_step" in reader.values and list(named) != implied:
         reader.refuse(f"interleave_moe_layer_step={step}", "moe_layers says otherwise; leave one out")
     routed = implied if named is None else named
     if not routed:
@@ -181,7 +182,7 @@ def llama4_experts(reader: Reader, layers: int, width: int) -> Moe | None:
         return None
     regular = list(routed) == implied
     return Moe(
-        experts=expert_count(reader),
+        experts=expert_count(reader, "num_local_experts"),
         active=active_count(reader),
         ffn=width,
         shared_ffn=width,

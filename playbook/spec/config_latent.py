@@ -54,7 +54,7 @@ def deepseek(reader: Reader, first_dense: int, balancing_bias: bool = False) -> 
 
 def latent(reader: Reader) -> Mla:
     """Sizes of latent attention; a `head_dim` or `qk_head_dim` that contradicts them is refused."""
-    rank = reader.get("q_lora_rank") if reader.has("q_lora_rank") else 1536
+    rank = reader.given("q_lora_rank", 1536)
     rope, nope = reader.size("qk_rope_head_dim", 64), reader.size("qk_nope_head_dim", 128)
     for key, right in (("head_dim", (rope, rope + nope)), ("qk_head_dim", (rope + nope,))):
         given = reader.get(key)
@@ -82,7 +82,7 @@ def deepseek_experts(reader: Reader, layers: int, first_dense: int, balancing_bi
     width = reader.size("moe_intermediate_size")
     routed = range(-(-first // step) * step, layers, step)
     return Moe(
-        experts=expert_count(reader),
+        experts=expert_count(reader, "n_routed_experts"),
         active=active_count(reader),
         ffn=width,
         shared_ffn=width * shared,

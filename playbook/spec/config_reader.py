@@ -29,6 +29,8 @@ class Reader:
     def __init__(self, values: Mapping[str, Any], name: str) -> None:
         self.values, self.name = values, name
         self.read: set[str] = set()
+        self.expected: set[str] = set()
+        """Keys of which some values only are understood."""
         self.defaults: Mapping[str, Any] = {}
         """What the family's files may leave out."""
 
@@ -47,6 +49,11 @@ class Reader:
             return self.defaults.get(key, default)
         return value
 
+    def given(self, key: str, default: Any) -> Any:
+        """Return a key's value; absent, the default; null is a value too, and means none."""
+        self.read.add(key)
+        return self.values.get(key, default)
+
     def size(self, key: str, default: int | None = None) -> int:
         """Return a key's value, a whole number of at least 1; without a default the file must have it."""
         value = self.need(key) if default is None else self.get(key, default)
@@ -61,12 +68,9 @@ class Reader:
                 self.refuse(f"{key}={value!r}", f"{first}={given[first]!r} means the same; leave one out")
         return next(iter(given.values()), default)
 
-    def has(self, key: str) -> bool:
-        """Tell whether the file has the key, null included."""
-        return key in self.values
-
     def expect(self, key: str, *expected: Any) -> None:
         """Count a key as understood only if its value is one of those expected."""
+        self.expected.add(key)
         if self.values.get(key) in expected:
             self.read.add(key)
 

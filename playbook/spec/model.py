@@ -58,6 +58,8 @@ class Model(Counts):
         Constants of the norms and of the rotary positions.
     ignored_keys
         Keys of the configuration file that were not understood and have no part in any number here.
+    ignored_values
+        What each of them says, in short; empty where that is not known.
     source
         Where the sizes come from.
     """
@@ -94,6 +96,7 @@ class Model(Counts):
     norm_epsilon: float = 1e-6
     rope_theta: float = 10_000.0
     ignored_keys: tuple[str, ...] = ()
+    ignored_values: tuple[str, ...] = ()
     source: str = "given as numbers"
 
     def __post_init__(self) -> None:
@@ -101,6 +104,7 @@ class Model(Counts):
         settle(self, norm=choice("norm", self.norm, ("rms", "layer", "plain")))
         settle(self, activation=choice("activation", self.activation, ("silu", "gelu")))
         settle(self, source=text("source", self.source), ignored_keys=tuple(self.ignored_keys))
+        settle(self, ignored_values=tuple(self.ignored_values))
         for name in SIZES:
             settle(self, **{name: whole(name, getattr(self, name))})
         for name in FLAGS:
@@ -153,7 +157,7 @@ class Model(Counts):
     @property
     def unread(self) -> str:
         """Keys of the configuration file that were not understood, with what each may mean; else empty."""
-        return not_understood(self.family, self.ignored_keys)
+        return not_understood(self.family, self.ignored_keys, self.ignored_values)
 
     @property
     def unlike_llama(self) -> tuple[str, ...]:

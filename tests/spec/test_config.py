@@ -172,3 +172,24 @@ def test_keys_that_are_not_read_are_named_with_what_they_may_mean(kind):
         "num_key_value_heads?), tie_word_embedding (did you mean tie_word_embeddings?)"
     )
     assert not pb.model("toy-15m").unread
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+            "rope_scaling={'rope_type': 'llama3', 'factor': 8.0}",
+        ),
+        (
+            {"hidden_act": "relu", "hidden_sizes": 3},
+            "hidden_act='relu', hidden_sizes (did you mean hidden_size?)",
+        ),
+        (
+            {"rope_scaling": {"long_factor": [1.0] * 48}},
+            "rope_scaling={'long_factor': [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.…",
+        ),
+    ],
+)
+def test_a_known_key_whose_value_is_not_understood_says_the_value(changed, words):
+    assert llama(**changed).unread == f"not understood, and without a part in these numbers: {words}"

@@ -114,3 +114,31 @@ def test_a_feed_forward_function_is_read_where_it_is_silu_or_gelu():
     assert read("llama", hidden_act="gelu").activation == "gelu"
     assert read("gemma", hidden_act="gelu", hidden_activation=None).activation == "gelu"
     assert read("gemma2", hidden_activation="relu").ignored_keys == ("hidden_activation",)
+
+
+SWITCHED_ON = {"use_sliding_window": True, "max_window_layers": 2}
+WINDOWS = [
+    ("gemma2", {}, (4096, None, 4096, None)),
+    ("gemma3_text", {}, (4096, 4096, 4096, 4096)),
+    ("olmo3", {}, (4096, 4096, 4096, None)),
+    ("mistral", {}, (4096,) * 4),
+    ("ministral", {}, (4096,) * 4),
+    ("qwen2", SWITCHED_ON, (None, None, 4096, 4096)),
+    ("qwen3", SWITCHED_ON, (None, None, 4096, 4096)),
+]
+"""Family, further keys, and the window of each of four layers where the file has no `sliding_window`, by the
+configuration classes of transformers 5.24; null leaves `sliding_window` None in all of them."""
+
+
+@pytest.mark.parametrize(("kind", "more", "absent"), WINDOWS)
+def test_a_window_that_is_null_is_none_and_one_that_is_left_out_is_the_default(kind, more, absent):
+    plain = read(kind, sliding_window=None, **more)
+    assert plain.windows == (None,) * 4
+    assert read(kind, **more).windows == absent
+    # Without a window every layer keeps keys and values of all tokens: 2 · 2 heads · dim · 2 bytes each.
+    assert pb.kv_cache(plain, 10_000).total_bytes == 10_000 * 4 * 2 * 2 * plain.head_dim * 2
+
+
+def test_either_name_of_gemmas_window_may_be_null():
+    assert read("gemma2", sliding_window_size=None).window is None
+    assert read("gemma2", sliding_window=None, sliding_window_size=8).window == 8

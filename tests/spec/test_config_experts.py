@@ -64,11 +64,6 @@ def test_more_active_experts_than_there_are_is_refused():
         read("mixtral", num_local_experts=1)
 
 
-def test_a_number_of_experts_must_be_there():
-    with pytest.raises(ValueError, match="key 'num_experts' is missing; a mixtral config.json must have it"):
-        read("mixtral")
-
-
 def test_gpt_oss_has_sinks_biases_and_a_window_in_every_other_layer():
     model = read("gpt_oss", num_local_experts=8)
     assert model.windows == (128, None) * 3
@@ -100,3 +95,35 @@ def test_layers_with_experts_may_be_named():
 def test_keys_of_routing_change_no_size_and_a_loss_on_the_router_is_reported():
     model = read("mixtral", num_local_experts=8, router_aux_loss_coef=0.02, output_router_logits=True)
     assert model.ignored_keys == ("output_router_logits",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("mixtral", "num_local_experts"),
+        ("gpt_oss", "num_local_experts"),
+        ("llama4_text", "num_local_experts"),
+        ("qwen3_moe", "num_experts"),
+        ("olmoe", "num_experts"),
+    ],
+)
+def test_a_missing_number_of_experts_has_the_name_that_the_familys_files_use(kind, key):
+    with pytest.raises(
+        ValueError, match=f"{kind}: key '{key}' is missing; a {kind} config.json must have it"
+    ):
+        read(kind, moe_intermediate_size=24)
+
+
+@pytest.mark.parametrize(
+    ("kind", "absent"),
+    [
+        ("qwen2_moe", (4096, None, 4096, None, None, None)),
+        ("qwen3_moe", (4096,) * 6),
+        ("gpt_oss", (128, None, 128, None, 128, None)),
+    ],
+)
+def test_a_window_that_is_null_is_none_and_one_that_is_left_out_is_the_default(kind, absent):
+    """By the configuration classes of transformers 5.24."""
+    keys = {**QWEN, "shared_expert_intermediate_size": 40, "use_sliding_window": True, "max_window_layers": 4}
+    assert read(kind, **keys).windows == absent
+    assert read(kind, **keys, sliding_window=None).windows == (None,) * 6
