@@ -39,8 +39,8 @@ CROSS, CROSS_BACK = "/cross_entropy#0", "/cross_entropy_backward#0"
 RECIPE = "bf16-fp32grad"
 
 RESERVED = (0.0, 0.42)
-"""What published runs held over the peak predicted here: of 1205, 3 % less and 11 % more; at the upper end the
-host is far ahead of the device (benchmarks/results/memory_ultrascale.json)."""
+"""What published runs held over the peak predicted here: of 1205, 3 % less and 11 % more. At the upper end
+the host is far ahead of the device (benchmarks/results/memory_ultrascale.json)."""
 
 
 def layer(z: Sizes, layer: int = 0) -> Block:
