@@ -90,6 +90,20 @@ def gib(size_bytes: float) -> str:
     return f"{_amount(size_bytes / GIB)}{THIN}GiB"
 
 
+def binary_size(size_bytes: float) -> str:
+    """Write bytes in the binary unit that fits, as an allocator's message does: B, KiB, MiB, GiB or TiB.
+
+    Examples
+    --------
+    >>> binary_size(64 * 2**20) == "64.0\\u2009MiB", binary_size(1000) == "1\\u2009000\\u2009B"
+    (True, True)
+    """
+    for unit, power in (("TiB", 4), ("GiB", 3), ("MiB", 2), ("KiB", 1)):
+        if abs(size_bytes) >= 1024**power:
+            return f"{_amount(size_bytes / 1024**power)}{THIN}{unit}"
+    return f"{number(size_bytes)}{THIN}B"
+
+
 def size(size_bytes: float) -> str:
     """Write bytes in the decimal unit that fits: B, kB, MB, GB or TB.
 

@@ -93,3 +93,20 @@ def test_seconds_may_be_written_in_full_too():
     assert plain(units.seconds(3135)) == "3 140 s"
     assert plain(units.seconds(3135, units.number)) == "3 135 s"
     assert plain(units.seconds(0.0125, units.number)) == "12.5 ms"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1000, "1 000 B"),
+        (1536, "1.50 KiB"),
+        (1_000_000, "976.6 KiB"),
+        (100_000_000, "95.4 MiB"),
+        (64 * 2**20, "64.0 MiB"),
+        (19.57 * 2**30, "19.6 GiB"),
+        (2**40, "1.00 TiB"),
+    ],
+)
+def test_binary_sizes_have_the_unit_that_fits(size_bytes, text):
+    assert plain(units.binary_size(size_bytes)) == text

@@ -14,7 +14,7 @@ from playbook.cli.options import behind_model, with_scenario
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.cli.predict import summary
 from playbook.spec import Scenario, Serving
-from playbook.units import counted, gb, gib, percent, size, thousands
+from playbook.units import binary_size, counted, gb, percent, size, thousands
 
 BELOW_ZERO = re.compile(r"-[0-9.]+\s*[kmgt]?i?b", re.IGNORECASE)
 """A negative size as it is typed, its unit with it."""
@@ -154,7 +154,7 @@ def explain(scenario: Scenario, as_json: bool, amount: str) -> None:
         (
             row["tensor"],
             row["instant"],
-            gib(row["bytes"]),
+            binary_size(row["bytes"]),
             percent(row["difference"], signed=True),
             thousands(row["sequence"]) if row["sequence"] else "",
             row["formula"],

@@ -11,7 +11,7 @@ from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.spec import Scenario
 from playbook.spec.byte_sizes import read_size
 from playbook.spec.rules import positive
-from playbook.units import counted, gib, percent, significant, thousands
+from playbook.units import binary_size, counted, percent, significant, thousands
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,15 +67,15 @@ class Explanation:
     @property
     def sentence(self) -> str:
         """The answer in words."""
-        asked, found = gib(self.bytes), self.nearest
+        asked, found = binary_size(self.bytes), self.nearest
         what = f"{found.name} ({found.formula}, {found.instant})"
         if self.matches:
             off = percent(found.bytes / self.bytes - 1, signed=True)
             others = len(self.matches) - 1
             has = "has" if others == 1 else "have"
             more = f"; {counted(others, 'other')} of the step {has} it too" if others else ""
-            return f"{asked} is the size of {what}: {gib(found.bytes)}, {off}{more}"
-        start = f"no tensor of this step has {asked}; nearest is {what} with {gib(found.bytes)}"
+            return f"{asked} is the size of {what}: {binary_size(found.bytes)}, {off}{more}"
+        start = f"no tensor of this step has {asked}; nearest is {what} with {binary_size(found.bytes)}"
         if self.sequence is None:
             return f"{start}, which does not grow with the tokens"
         work = self.scenario.workload

@@ -9,28 +9,24 @@ UNITS = {"b": 1} | {
 }
 SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
-PLAIN_BYTES = 1_000_000
-"""Whole numbers from here on are bytes where no unit is given."""
-
 
 def read_size(text: str) -> float:
-    """Read a size with its unit: 49GiB, 19.57 GB, 640kB; a whole number from a million on is bytes.
+    """Read a size with its unit: 49GiB, 19.57 GB, 640kB, 12345B.
 
     Raises
     ------
     ValueError
-        If it is no such text, or a small number without a unit.
+        If it is no such text, or has no unit: 49 may be bytes or GiB.
 
     Examples
     --------
-    >>> read_size("1.5 KiB"), read_size("1000000")
-    (1536.0, 1000000.0)
+    >>> read_size("1.5 KiB"), read_size("12345B")
+    (1536.0, 12345.0)
     """
     match = SIZE.fullmatch(text)
     unit = match[2].lower() if match else ""
     if match is None or (unit and unit not in UNITS):
-        raise ValueError(f"size={text!r} must be a number and a unit, such as 49GiB, 19.57GB or 1000000")
-    number = float(match[1])
-    if not unit and (number < PLAIN_BYTES or not number.is_integer()):
+        raise ValueError(f"size={text!r} must be a number and a unit, such as 49GiB, 19.57GB or 12345B")
+    if not unit:
         raise ValueError(f"size={text!r} has no unit; use {match[1]}GiB, {match[1]}GB or {match[1]}B")
-    return number * UNITS[unit or "b"]
+    return float(match[1]) * UNITS[unit]

@@ -92,3 +92,11 @@ def test_no_bytes_are_refused():
         pb.explain_allocation(0, CHECKPOINTED)
     with pytest.raises(ValueError, match=r"size='49' has no unit"):
         pb.explain_allocation("49", CHECKPOINTED)
+
+
+def test_small_sizes_are_told_in_the_unit_that_an_allocators_message_has():
+    """100 MB are 95.4 MiB; 16 tokens of 128 256 logits in FP32 are 7.83 MiB; 1 000 bytes are no GiB."""
+    s = pb.Scenario(pb.model("llama-3.1-8b"), pb.Workload(sequence=16))
+    assert "no tensor of this step has 95.4\u2009MiB" in pb.explain_allocation("100MB", s).sentence
+    assert "logits (4·b·s·V, F lm_head): 7.83\u2009MiB" in pb.explain_allocation(16 * 128_256 * 4, s).sentence
+    assert "no tensor of this step has 1\u2009000\u2009B" in pb.explain_allocation("1000B", s).sentence
