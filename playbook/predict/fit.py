@@ -33,7 +33,9 @@ ONE = {
 OFFERED = 3
 """Ways that are named where nothing fits."""
 
-SMALLER = "use more GPUs (vary='gpus' tells how many), or weights='fp8' or 'int4-g128'"
+NARROWER = "weights='fp8' or 'int4-g128'"
+SMALLER = f"use more GPUs (vary='gpus' tells how many), or {NARROWER}"
+FEWER = f"use fewer sequences at once (vary='concurrency' tells how many), or {NARROWER}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -134,8 +136,8 @@ def fit(s: Scenario, vary: str = "sequence", serving: Serving | None = None) -> 
     else:
         index = last_that_fits(memo, choices.count, choices.start)
     value = None if index is None else choices.value(index)
-    least = memo.tried[-1 if choices.falling else 0]
     if index is None:
+        least = least_of(memo)
         note = offered(choices.change(least.value), least)
     else:
         note = noted(ended(memo, field), nodes(s, field, value))
@@ -165,13 +167,18 @@ def fit_serving(s: Scenario, field: str, serving: Serving) -> Fit:
         index = last_that_fits(memo, choices.count)
     value = None if index is None else choices.value(index)
     if index is None:
-        note = f"the least needs {gb(memo.tried[0].device_bytes)}; {SMALLER}"
+        note = f"the least needs {gb(least_of(memo).device_bytes)}; {FEWER if field == 'gpus' else SMALLER}"
     else:
         note = noted(choices.words(index), ended(memo, field), nodes(s, field, value))
     note = noted(note, left_out(s.model))
     return Fit(
         scenario=s, serving=serving, vary=field, value=value, limit_bytes=limit, tried=memo.tried, note=note
     )
+
+
+def least_of(memo: Memo) -> Tried:
+    """The evaluation that needs least; of equals the one of the smallest value."""
+    return min(memo.tried, key=lambda one: one.device_bytes)
 
 
 def ended(memo: Memo, field: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 
 import playbook as pb
 from playbook.predict.fit_training import tried, with_layers
+from playbook.units import gb
 
 LLAMA = pb.model("llama-3.1-70b")
 FSDP = pb.Scenario(
@@ -85,6 +86,19 @@ def test_a_smaller_mend_is_named_first():
     flat = pb.fit(s, vary="gpus")
     assert flat.value is None
     assert "zero=1" in flat.note
+
+
+def test_the_least_is_the_smallest_need_and_not_the_last_that_was_looked_at():
+    """More replicas that share nothing only add buckets of gradients; wider engines hold less each."""
+    whole = pb.fit(pb.Scenario(pb.model("llama-3.1-405b")), vary="gpus")
+    needs = [one.device_bytes for one in whole.tried]
+    assert needs == sorted(needs)
+    assert needs[0] < needs[-1]
+    assert f"the least needs {gb(needs[0])}" in whole.note
+    load = pb.Serving(concurrency=100_000)
+    engines = pb.fit(pb.Scenario(pb.model("llama-3.1-405b")), vary="gpus", serving=load)
+    assert f"the least needs {gb(min(one.device_bytes for one in engines.tried))}" in engines.note
+    assert "use fewer sequences at once (vary='concurrency'" in engines.note
 
 
 def test_an_engine_is_asked_for_concurrency_and_sequence():
