@@ -137,8 +137,9 @@ def fit(s: Scenario, vary: str = "sequence", serving: Serving | None = None) -> 
         index = last_that_fits(memo, choices.count, choices.start)
     value = None if index is None else choices.value(index)
     if index is None:
-        least = least_of(memo)
-        note = offered(choices.change(least.value), least)
+        last = memo.tried[-1 if choices.falling else 0].value
+        need = f"the least needs {gb(least_of(memo).device_bytes)}"
+        note = f"{need}; {offered(choices.change(last), last)}"
     else:
         note = noted(ended(memo, field), nodes(s, field, value))
     note = noted(note, left_out(s.model))
@@ -201,22 +202,21 @@ def nodes(s: Scenario, field: str, gpus: int | None) -> str:
     return f"{counted(number, 'node')} of {each}, {idle} of the {gpus + idle} GPUs idle"
 
 
-def offered(s: Scenario, least: Tried) -> str:
-    """Name changes that make room for the smallest choice."""
+def offered(s: Scenario, value: int) -> str:
+    """Name changes that make room for a choice of a scenario."""
     found = []
     for name, change in ways(s):
         try:
             changed = change()
             refuse_unbuilt(changed)
-            if tried(changed, least.value).fits:
+            if tried(changed, value).fits:
                 found.append(name)
         except ValueError:
             continue
         if len(found) == OFFERED:
             break
     found = found or more_gpus(s)
-    need = f"the least needs {gb(least.device_bytes)}"
-    return f"{need}; what would fit: {' or '.join(found)}" if found else f"{need}; no change here mends it"
+    return f"what would fit: {' or '.join(found)}" if found else "no change here mends it"
 
 
 def more_gpus(s: Scenario) -> list[str]:
