@@ -48,7 +48,8 @@ def refuse_layout(s: Scenario) -> None:
     if layout.ep > 1 and layout.ep_rule == "independent":
         raise ValueError(
             f"ep={layout.ep} with ep_rule='independent': ranks that hold other experts of the same tokens "
-            "are not built; use ep_rule='folded', which re-cuts the ranks of dp, cp and tp"
+            "are not built; use ep_rule='folded', which re-cuts the ranks of dp, cp and tp, with a product "
+            f"of these that ep x etp = {layout.ep * layout.etp} divides"
         )
     if layout.dp_replicate > 1 and layout.zero == 0:
         raise ValueError(
