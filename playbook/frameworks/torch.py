@@ -20,6 +20,9 @@ BUCKET_BYTES = (2**20, 25 * 2**20)
 CUBLAS_WORKSPACE_BYTES = 2 * 32 * 2**20
 """cuBLAS takes 32 MiB on an H100 or H200 for the thread of forward and as much for that of backward."""
 
+SHARDS_ALL = 3
+"""ZeRO stage that shares parameters too."""
+
 MIXED = "fsdp2-mixed"
 RECIPES = ("bf16-fp32master", "fp32", "bf16", MIXED, "sgd")
 """What torch's own optimizers do, and `MasterAdamW` of this library for BF16 weights."""
@@ -46,6 +49,11 @@ def refuse(s: Scenario, name: str = "torch", recipes: tuple[str, ...] = RECIPES)
             "zero=2: PyTorch shares gradients only together with parameters; use zero=3 with reshard=False "
             "(--zero 3 --no-reshard), which keeps them gathered between forward and backward"
         )
+    if layout.dp_replicate > 1 and layout.zero < SHARDS_ALL:
+        raise ValueError(
+            f"dp_replicate={layout.dp_replicate} with zero={layout.zero}: framework={name!r} has replicas of "
+            "shards in FSDP2 only; use zero=3, or dp_replicate=1"
+        )
     if model.unlike_llama:
         raise ValueError(
             f"model {model.name!r} has {', '.join(model.unlike_llama)}, which framework={name!r} does not "
@@ -57,7 +65,7 @@ def refuse(s: Scenario, name: str = "torch", recipes: tuple[str, ...] = RECIPES)
             f"gradients of BF16 weights or states of a narrower dtype; use one of {', '.join(recipes)} "
             "(fsdp2-mixed: zero=3)"
         )
-    if workload.recipe == MIXED and layout.zero != 3:
+    if workload.recipe == MIXED and layout.zero != SHARDS_ALL:
         whole = " or ".join(repr(one) for one in recipes if one in ("fp32", "bf16"))
         raise ValueError(
             f"recipe={MIXED!r} with zero={layout.zero}: in framework={name!r} it is FSDP2's mixed precision; "

@@ -4,6 +4,8 @@ by name."""
 from dataclasses import replace
 
 from playbook.frameworks import policy
+from playbook.schedules import plans
+from playbook.schedules.registry import check_framework
 from playbook.spec import Scenario
 from playbook.spec.adapters import adapters
 from playbook.spec.scenario import PREDICTED, check_tensor_parallel
@@ -61,11 +63,19 @@ def refusal(framework: str, s: Scenario) -> str:
     """Return a framework's words against a scenario, of whichever framework it is; empty if it has none."""
     try:
         policy(framework).refuse(s)
+        check_schedule(framework, s)
         if pads_vocabulary(s.framework) and not pads_vocabulary(framework):
             check_tensor_parallel(s.model, s.layout)
     except ValueError as error:
         return str(error)
     return ""
+
+
+def check_schedule(framework: str, s: Scenario) -> None:
+    """Refuse a schedule that a framework does not have, for a scenario of whichever framework it is."""
+    layout = s.layout
+    if layout.pp > 1 and layout.schedule in plans():
+        check_framework(plans()[layout.schedule], framework, layout.pp, s.microbatches, layout.chunks or 1)
 
 
 def elsewhere(s: Scenario) -> str:

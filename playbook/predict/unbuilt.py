@@ -5,9 +5,6 @@ from playbook.frameworks import policies, policy
 from playbook.predict.extras import elsewhere, refuse_extras
 from playbook.spec import Scenario
 
-SHARDS_ALL = 3
-"""ZeRO stage that shares parameters too."""
-
 
 def refuse_unbuilt(s: Scenario, others: bool = True) -> None:
     """Refuse a scenario whose program would leave a field out, and what its framework does not do.
@@ -55,9 +52,4 @@ def refuse_layout(s: Scenario) -> None:
         raise ValueError(
             f"dp_replicate={layout.dp_replicate} with zero=0: replicas of what is not shared are the dp "
             "ranks themselves; use dp_replicate=1, or zero=3 (HSDP)"
-        )
-    if layout.dp_replicate > 1 and policy(s.framework).broadcasts and layout.zero < SHARDS_ALL:
-        raise ValueError(
-            f"dp_replicate={layout.dp_replicate} with zero={layout.zero}: framework {s.framework!r} has "
-            "replicas of shards in FSDP2 only; use zero=3, dp_replicate=1, or framework='textbook'"
         )

@@ -16,6 +16,7 @@ LAYOUTS = (
     {"dp": 8, "zero": 3},
     {"dp": 8, "zero": 2},
     {"dp": 2, "tp": 2, "zero": 3, "sequence_parallel": True},
+    {"dp": 4, "dp_replicate": 2, "zero": 1},
 )
 FIELD = re.compile(r"(\w+)=((?:'[^']*'|\w+)(?:(?:, | or )(?:'[^']*'|\d\b))*)")
 VALUE = re.compile(r"'([^']*)'|\b(?!or\b)(\w+)")
@@ -80,6 +81,13 @@ def test_whoever_follows_the_advice_of_a_refusal_arrives(framework, model, arriv
     for recipe, layout in itertools.product(RECIPES, LAYOUTS):
         work = pb.Workload(recipe=recipe)
         follow(pb.Scenario(pb.model(model), work, pb.Layout(**layout), framework=framework), arrived)
+
+
+def test_a_framework_without_the_schedule_is_not_advised():
+    """Of those that pipeline, torch has zbv (`ScheduleZBVZeroBubble`); Megatron and nanotron have not."""
+    layout = pb.Layout(pp=4, schedule="zbv")
+    with pytest.raises(ValueError, match="use schedule='1f1b', or framework='textbook' or 'torch'$"):
+        pb.training_memory(pb.Scenario(pb.model("llama-3.1-8b"), layout=layout, framework="deepspeed"))
 
 
 @pytest.mark.parametrize(
