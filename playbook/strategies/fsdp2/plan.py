@@ -19,7 +19,7 @@ from playbook.program.block import Block, Tensor, Weight
 from playbook.program.op import END, FIRST, LAST, START, At, Op, Size, When, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
-from playbook.program.state import flat_numel, partial_sums, shard_numel, state, unit
+from playbook.program.state import added_up, flat_numel, partial_sums, shard_numel, state, unit
 from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout, Scenario
 from playbook.strategies.fsdp2.after import reduced_after
@@ -164,7 +164,7 @@ def with_gradients(block: Block, ctx: Context) -> Block:
 
 def late(ctx: Context) -> bool:
     """Whether gradients are reduced in the last of several micro-batches only."""
-    return ctx.reduces_after or (ctx.gradient_sync == "last" and ctx.microbatches > 1)
+    return ctx.reduces_after or added_up(ctx)
 
 
 def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
