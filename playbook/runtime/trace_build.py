@@ -78,8 +78,26 @@ def replicate(scenario: Scenario, places: Mapping[str, Place], found: Part) -> P
     if not replicated(scenario):
         return found
     if scenario.layout.tp > 1:
-        part("whole_to_local")(found.module)
+        lend_local(found.module)
     return library("ddp")(found.module, places["dp"])
+
+
+def lend_local(module: Any) -> None:
+    """Let DDP have the local tensors of distributed parameters, which each forward makes whole again.
+
+    torch goes through the parameters by name, where a tied one comes once (torch 2.13, `tensor/parallel/
+    ddp.py`): the head would keep the distributed tensor and DDP fail on it, so it is tied anew each time.
+    """
+    part("whole_to_local")(module)
+    if module.spec.tied:
+        tie(module)
+        module.register_forward_pre_hook(tie)
+
+
+def tie(module: Any, *_input: Any) -> None:
+    """Let the head have what the token table has: a parameter, or the distributed tensor over it."""
+    del module.lm_head.weight
+    module.lm_head.weight = module.embed_tokens.weight
 
 
 def replicated(scenario: Scenario) -> bool:

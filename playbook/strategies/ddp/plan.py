@@ -14,6 +14,14 @@ from playbook.program.policy import Context
 from playbook.program.state import partial_sums, state, unit
 from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout
+from playbook.strategies.ddp.distributed import (
+    arrival,
+    distributed,
+    send_last,
+    taken,
+    waits,
+    whole_table,
+)
 
 
 def replicate(blocks: Blocks, ctx: Context) -> Blocks:
@@ -27,7 +35,9 @@ def replicate_block(block: Block, ctx: Context, *, shared_optimizer: bool) -> Bl
     refuse_two_dtypes(ctx)
     block = enter(block, "data")
     held = state(block, ctx, parameters=False, gradients=False, optimizer=shared_optimizer)
-    block = replace(block, tensors=(*block.tensors, *held, *whole_gradients(block, ctx)))
+    table = block.weights[0] if block.weights else None
+    tensors = whole_table(block.tensors, table, ctx)
+    block = replace(block, tensors=(*tensors, *held, *whole_gradients(block, ctx)))
     if ctx.policy.dtensor and ctx.shard > 1:
         return sum_in_backward(block, ctx)
     sums = partial_sums(block.weights, "O", ctx.recipe.gradient_bytes)
@@ -74,7 +84,7 @@ def whole_gradients(block: Block, ctx: Context) -> tuple[Tensor, ...]:
             Tensor(
                 name=f"{weight.name} new gradient",
                 when="later",
-                bwd_end=weight.taken or weight.ready,
+                bwd_end=taken(weight, ctx),
                 **common,
             )
         )
@@ -111,7 +121,7 @@ def reduce_buckets(blocks: Blocks, ctx: Context, limits: tuple[int, int]) -> Blo
     early. Buckets are memory of their own beside the gradients. Gradients with other peers have other
     buckets.
     """
-    order = ready_order(blocks)
+    order = arrival(blocks, ready_order(blocks)) if waits(ctx) else ready_order(blocks)
     result, number = blocks, 0
     for group in groups(tuple(weight for _, weight in order), ctx):
         if group.ranks > 1:
@@ -137,10 +147,11 @@ def fill_buckets(
         if filled >= limit or place == len(order):
             op = replace(all_reduce(group, filled, ctx), owner=f"bucket{number}", absolute=True)
             op = replace(op, name=f"{op.owner}/all_reduce@dp#0")
-            host = result[index]
-            result[index] = replace(
-                host, backward=insert(host.backward, op, after=(weight.taken or weight.ready).row)
-            )
+            if waits(ctx) and distributed(weight):
+                result[0] = send_last(result[0], op)
+            else:
+                host, row = result[index], (weight.taken or weight.ready).row
+                result[index] = replace(host, backward=insert(host.backward, op, after=row))
             filled, limit, number = 0, limits[1], number + 1
     return tuple(result), number
 

@@ -1,8 +1,9 @@
 """What PyTorch's DTensor adds to tensor parallelism: tensors of collectives, gradients left as partial sums.
 
 Its collectives give out new tensors. Under sequence parallelism the gradient of a norm's weight stays a
-partial sum over the ranks until something uses it. The gradient of a split token table is made whole on every
-rank, and cut to the rank's own rows when it is used (torch 2.13, on real ranks and traced).
+partial sum over the ranks until something uses it, and that of a norm of heads always does. The gradient of a
+split token table is made whole on every rank, and cut to the rank's own rows when it is used (torch 2.13, on
+real ranks and traced).
 """
 
 from dataclasses import replace
@@ -13,6 +14,12 @@ from playbook.program.policy import Context
 from playbook.program.state import widens
 
 TABLE_GRADIENT = "embed_tokens/embedding_dense_backward#0"
+
+
+TIED_SUM = "embed_tokens/add#0"
+
+OF_HEADS = ("q_norm", "k_norm")
+"""Norms that each rank applies to its own heads, sequence parallelism or not."""
 
 
 def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block:
@@ -28,7 +35,10 @@ def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block
     copies = [copy_of(op, "F") for op in block.forward if op.axis == "tp"]
     copies += [copy_of(op, "B") for op in block.backward if op.axis == "tp"]
     copies += [gathered_share(junction, ctx) for junction in block.junctions if junction.gathers]
-    if TABLE_GRADIENT in [op.name for op in block.backward]:
+    names = [op.name for op in block.backward]
+    if TIED_SUM in names:
+        copies += tied_gradient(block.weights[0], whole[0], ctx)
+    elif TABLE_GRADIENT in names:
         copies += table_gradient(block.weights[0], whole[0], ctx)
     weights = tuple(left_partial(weight, ctx) for weight in block.weights)
     return replace(block, weights=weights, tensors=(*block.tensors, *copies))
@@ -37,7 +47,8 @@ def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block
 def left_partial(weight: Weight, ctx: Context) -> Weight:
     """Mark a weight that every rank holds whole and that saw a part of the tokens only."""
     split = weight.tp_dim is not None or weight.expert
-    return replace(weight, partial="tp") if ctx.sequence_parallel and not split else weight
+    seen = ctx.sequence_parallel or any(name in weight.name for name in OF_HEADS)
+    return replace(weight, partial="tp") if seen and not split else weight
 
 
 def copy_of(op: Op, segment: Segment) -> Tensor:
@@ -85,3 +96,14 @@ def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
         fwd_end=OPTIMIZER,
     )
     return [kept, new, cut]
+
+
+def tied_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
+    """The other ranks' rows of a tied table's gradient, and the copy of its own to which the head's part is
+    added: only the sum is left (torch 2.13, traced)."""
+    born, end, size = At("B", TABLE_GRADIENT), At("B", TIED_SUM), ctx.recipe.compute_bytes
+    others = size * (whole.numel + -1 * own.numel)
+    return [
+        Tensor(name="other ranks' rows", term="gradients", bytes=others, birth=born, bwd_end=end),
+        Tensor(name="copy of own rows", term="temporary", bytes=size * own.numel, birth=born, bwd_end=end),
+    ]

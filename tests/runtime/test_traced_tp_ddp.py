@@ -1,0 +1,84 @@
+"""DDP over tensor-parallel ranks: the formula against torch's own code on fake tensors."""
+
+import pytest
+
+import playbook as pb
+from playbook.compare import compare
+from playbook.program.ids import parse
+from playbook.runtime.trace_step import record_scenario
+from playbook.runtime.traced_walk import walk
+from playbook.spec import Layout, Model, Scenario, Workload
+
+pytest.importorskip("torch")
+
+SHAPE = {
+    "name": "held out",
+    "family": "llama",
+    "max_sequence": 512,
+    "layers": 4,
+    "hidden": 256,
+    "heads": 8,
+    "kv_heads": 4,
+    "head_dim": 32,
+    "ffn": 512,
+    "vocabulary": 4096,
+}
+
+
+def scenario(work: dict | None = None, model: dict | None = None, **layout) -> Scenario:
+    split, given = Layout(**layout), {"recipe": "bf16", "sequence": 64, **(work or {})}
+    count = given.pop("microbatches", 1)
+    workload = Workload(global_batch=split.dp * count, **given)
+    return Scenario(Model(**{**SHAPE, **(model or {})}), workload, split, framework="torch")
+
+
+TIED, QWEN = {"tied": True}, {"tied": True, "qk_norm": True}
+LATE = {"microbatches": 2, "gradient_sync": "last"}
+STAGED = {"microbatches": 4, "gradient_sync": "last"}
+CASES = {
+    "whole table beside its share": scenario(tp=2, dp=2),
+    "new gradients beside the sums": scenario({"microbatches": 2}, tp=2, dp=4),
+    "late": scenario(LATE, tp=2, dp=4),
+    "FP32, recompute": scenario(
+        {"microbatches": 2, "recipe": "fp32", "recompute": "full", "kernels": "cpu"}, tp=2, dp=2
+    ),
+    "zero1, sequence parallel": scenario({"microbatches": 2}, tp=2, dp=4, zero=1, sequence_parallel=True),
+    "tied": scenario(model=TIED, tp=2, dp=2),
+    "tied, Qwen": scenario({"microbatches": 2}, QWEN, tp=2, dp=2),
+    "tied, Qwen, late, sequence parallel": scenario(LATE, QWEN, tp=2, dp=2, sequence_parallel=True),
+    "tied, Qwen, zero1, masters": scenario(
+        {"microbatches": 2, "recipe": "bf16-fp32master"}, QWEN, tp=2, dp=2, zero=1
+    ),
+    "tied, no replicas": scenario({"microbatches": 2}, QWEN, tp=4),
+    "tied, fsdp2": scenario({"microbatches": 2}, TIED, tp=2, dp=2, zero=3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_and_peak_are_those_of_the_trace(name):
+    record, program = record_scenario(CASES[name], 0), pb.program(CASES[name], 0)
+    traced = walk(record)
+    assert program.memory().peak_bytes == pytest.approx(traced.peak_bytes, rel=2e-3)
+    payloads = dict(zip(record.ids, (row.payload_bytes for row in record.rows), strict=True))
+    found = compare(program, payloads)
+    assert found.match_rate == 1
+    assert found.payload_mismatches == ()
+
+
+@pytest.mark.parametrize("pp_rank", [0, 1])
+def test_a_stage_holds_new_gradients_beside_the_sums_too(pp_rank):
+    case = scenario(STAGED, tp=2, dp=2, pp=2)
+    traced, memory = pb.trace(case, rank=4 * pp_rank), pb.program(case, 4 * pp_rank).memory()
+    assert memory.peak_bytes == pytest.approx(traced.peak_bytes, rel=5e-3)
+
+
+def test_buckets_go_when_backward_is_over_the_last_made_first():
+    ids = pb.program(scenario(tp=2, dp=2)).ids()
+    back = [parse(text) for text in ids if "/B/" in text]
+    owners = [part.owner for part in back]
+    assert owners[-1].startswith("bucket")
+    first = owners.index("bucket0")
+    assert all(owner.startswith("bucket") for owner in owners[first:])
+    # Nine norms of 256 come first, then the head: 2 bytes x (9 x 256 + 2048 x 256) pass the first 2**20.
+    payloads = pb.traffic(scenario(tp=2, dp=2)).table.set_index("op")["payload_bytes"]
+    assert payloads["m0/B/bucket0/all_reduce@dp#0"] == 2 * (9 * 256 + 2048 * 256)
