@@ -1,4 +1,4 @@
-"""DDP over tensor-parallel ranks: the formula against torch's own code on fake tensors."""
+"""DDP and FSDP2 over tensor-parallel ranks: the formula against torch's own code on fake tensors."""
 
 import pytest
 
@@ -50,6 +50,7 @@ CASES = {
         {"microbatches": 2, "recipe": "bf16-fp32master"}, QWEN, tp=2, dp=2, zero=1
     ),
     "tied, no replicas": scenario({"microbatches": 2}, QWEN, tp=4),
+    "fsdp2, own rows beside the whole table": scenario({"sequence": 16}, tp=2, dp=2, zero=3),
     "tied, fsdp2": scenario({"microbatches": 2}, TIED, tp=2, dp=2, zero=3),
 }
 

@@ -14,7 +14,7 @@ from playbook.program.op import END, FIRST, At, Op, insert
 from playbook.program.passes import Blocks
 from playbook.program.policy import Context
 
-OTHERS, NEW_OTHERS = "rows of other ranks", "new rows of other ranks"
+OTHERS, NEW_OTHERS, OWN_COPY = "rows of other ranks", "new rows of other ranks", "copy of own rows"
 """Names of what `tp.dtensor` adds for a split token table."""
 
 
@@ -39,7 +39,7 @@ def whole_table(tensors: tuple[Tensor, ...], table: Weight | None, ctx: Context)
         return tensors
     size, end = ctx.recipe.gradient_bytes * table.numel, At("B", END)
     cut = Tensor(name="own rows", term="temporary", bytes=size, birth=end, bwd_end=end, when="first")
-    kept = (tensor for tensor in tensors if tensor.name != NEW_OTHERS)
+    kept = (tensor for tensor in tensors if tensor.name not in (NEW_OTHERS, OWN_COPY))
     whole = (
         replace(tensor, bwd_end=end, when="every") if tensor.name == OTHERS else tensor for tensor in kept
     )

@@ -18,6 +18,8 @@ TABLE_GRADIENT = "embed_tokens/embedding_dense_backward#0"
 
 TIED_SUM = "embed_tokens/add#0"
 
+OWN_COPY = "copy of own rows"
+
 OF_HEADS = ("q_norm", "k_norm")
 """Norms that each rank applies to its own heads, sequence parallelism or not."""
 
@@ -80,7 +82,12 @@ def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
         birth=row,
     )
     if ctx.shard > 1 and not (ctx.gradient_sync == "last" and ctx.microbatches > 1):
-        return [replace(others, bwd_end=At("B", END))]
+        # FSDP2 cuts its own rows out before it lets go of parameters and of the last reduction's input.
+        size = recipe.compute_bytes * own.numel
+        return [
+            replace(others, bwd_end=At("B", END)),
+            Tensor(name=OWN_COPY, term="temporary", bytes=size, birth=row, bwd_end=row),
+        ]
     new = replace(others, name="new rows of other ranks", bwd_end=row, when="later")
     if ctx.shard > 1:
         kept = max(recipe.compute_bytes, recipe.reduce_bytes) * (whole.numel + -1 * own.numel)
@@ -105,5 +112,5 @@ def tied_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
     others = size * (whole.numel + -1 * own.numel)
     return [
         Tensor(name="other ranks' rows", term="gradients", bytes=others, birth=born, bwd_end=end),
-        Tensor(name="copy of own rows", term="temporary", bytes=size * own.numel, birth=born, bwd_end=end),
+        Tensor(name=OWN_COPY, term="temporary", bytes=size * own.numel, birth=born, bwd_end=end),
     ]
