@@ -13,6 +13,7 @@ from playbook.predict.padding import padded_experts
 from playbook.predict.reserved import Unused, unused_of
 from playbook.predict.stages import blocks_of, context, program_of, rank_memories, templates
 from playbook.predict.unbuilt import refuse_unbuilt
+from playbook.predict.unrun import not_run
 from playbook.program.polynomial import Polynomial, constant
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory
@@ -76,8 +77,9 @@ class TrainingMemory:
 
     @property
     def note(self) -> str:
-        """What a lever or a degree does not do here, and what of the model is left out; else empty."""
-        return noted(self._idle_lever, left_out(self.scenario.model))
+        """What a lever or a degree does not do here, what of the model is left out, what torch does not run;
+        else empty."""
+        return noted(self._idle_lever, left_out(self.scenario.model), not_run(self.scenario))
 
     @property
     def _idle_lever(self) -> str:
