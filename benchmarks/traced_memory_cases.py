@@ -110,6 +110,19 @@ CASES: dict[str, Case] = {
     ),
     "pp, split backward": case("qwen2.5-7b", 2, 8, work("bf16", 4096), pp=4, schedule="zb-h1"),
     "pp, V": case("llama-3.1-8b", 3, 8, work("bf16", 4096), pp=4, schedule="zbv"),
+    "pp, split backward, recompute": case(
+        "qwen2.5-7b", 2, 8, work("bf16", 4096, "full"), pp=4, schedule="zb-h1"
+    ),
+    "pp, V, recompute": case("llama-3.1-8b", 0, 8, work("bf16", 4096, "full"), pp=4, schedule="zbv"),
+    "pp, backwards in one and in two, recompute": case(
+        "tinyllama-1.1b",
+        1,
+        8,
+        work("bf16", 2048, "full"),
+        pp=2,
+        schedule="dualpipe-v",
+        stage_layers=(6, 6, 5, 5),
+    ),
     "pp, gpipe, FP32": case("toy-15m", 1, 4, work("fp32", 512, kernels="cpu"), pp=3, schedule="gpipe"),
     "pp and tp": case("llama-3.1-70b", 17, 8, work("bf16", 4096, "full"), pp=4, tp=8),
     "pp and ddp, late": case("qwen3-8b", 6, 4, work("bf16", 4096, gradient_sync="last"), pp=2, dp=4),

@@ -106,6 +106,12 @@ class Segment:
         found = [op.name for op, line in self._pairs if name in line.holds and op.for_weights]
         return At("B", found[-1]) if found else None
 
+    def saved_by(self, name: str) -> tuple[str, ...]:
+        """Rows for weights whose nodes alone saved a tensor of forward; none if another node did too."""
+        holders = [op for op, line in self._pairs if name in line.holds]
+        late = tuple(op.name for op in holders if op.for_weights)
+        return late if {op.owner for op in holders} == {op.owner for op in holders if op.for_weights} else ()
+
     def graph_end(self, name: str) -> At | None:
         """Row until which autograd's graph keeps a tensor of forward after I.
 
@@ -195,7 +201,8 @@ def of_forward(ahead: Segment, back: Segment) -> Iterable[Tensor]:
             name=made.name, term=term, bytes=made.bytes, birth=birth, fwd_end=end, region=made.region
         )
         if release:
-            tensor = replace(tensor, bwd_end=release, weight_end=back.graph_end(made.name))
+            ends = back.graph_end(made.name)
+            tensor = replace(tensor, bwd_end=release, weight_end=ends, saved_by=back.saved_by(made.name))
         yield of_core(tensor, ahead, rest)
 
 

@@ -65,10 +65,10 @@ def room(name: str, ctx: Context, size: Size) -> Tensor:
 
 def receives(block: Block, ctx: Context, sizes: Sizes, size: Size, waits: bool) -> Block:
     """The start of a stage that does not embed: rooms, gradients that are sent, rotary tables of its own."""
-    (gradient,) = (replace(tensor, weight_end=None) for tensor in block.tensors if tensor.name == "gradient")
-    sent = [gradient]
+    (gradient,) = (tensor for tensor in block.tensors if tensor.name == "gradient")
+    sent = [replace(gradient, weight_end=At("I", END))]  # handed over, it takes the place of the room
     if not near(block):
-        gradient = replace(gradient, term="communication_buffers")
+        gradient = replace(gradient, weight_end=None, term="communication_buffers")
         before = replace(
             gradient, name="gradient before", birth=At("B", END), bwd_end=At("B", END), when="step"
         )

@@ -1,10 +1,13 @@
 """A scenario's schedule: what each pipeline rank runs in which order, and which stages lie on one rank."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from playbook.frameworks import policy
 from playbook.program.order import RUNS, Columns, Run, accumulate
 from playbook.program.schedule import Schedule, schedule
+from playbook.schedules.action import KINDS
 from playbook.schedules.packed import unpack
 from playbook.schedules.registry import find_plan
 from playbook.spec import Scenario
@@ -105,3 +108,19 @@ def near(s: Scenario, slot: int) -> tuple[bool, bool]:
     stage = slot % depth
     before = stage > 0 and owners[slot - 1] == owners[slot]
     return before, stage < depth - 1 and owners[slot + 1] == owners[slot]
+
+
+def splits_backward(name: str) -> bool:
+    """Whether a schedule runs backwards in two parts."""
+    return parted(schedule(name)) if name.lower().endswith(".csv") else named_splits(name)
+
+
+@lru_cache(maxsize=64)
+def named_splits(name: str) -> bool:
+    """Whether one of the folder does, which its smallest sizes tell."""
+    return parted(schedule(name, 2, 4))
+
+
+def parted(made: Schedule) -> bool:
+    """Whether an order has actions I."""
+    return any((unpack(order)[1] == KINDS.index("I")).any() for order in made.packed)

@@ -7,7 +7,15 @@ from functools import lru_cache
 import numpy as np
 
 from playbook.frameworks import policy
-from playbook.predict.orders import columns_of, near, order_of, pipeline, reduces_after, routes
+from playbook.predict.orders import (
+    columns_of,
+    near,
+    order_of,
+    pipeline,
+    reduces_after,
+    routes,
+    splits_backward,
+)
 from playbook.predict.rates import rates_of
 from playbook.predict.unbuilt import refuse_unbuilt
 from playbook.program.adapters import adapt
@@ -23,15 +31,10 @@ from playbook.program.sizes import narrower
 from playbook.program.state import with_workspace
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, Summaries, rank_memory
+from playbook.program.weight_calls import call_by_call
 from playbook.spec import Scenario
 from playbook.strategies import plans
-from playbook.strategies.pp.plan import (
-    keep_input,
-    leave_to_weights,
-    receive_block,
-    send_block,
-    sum_copies,
-)
+from playbook.strategies.pp.plan import keep_input, leave_to_weights, receive_block, send_block, sum_copies
 
 BEFORE_RECOMPUTE = ORDER[: ORDER.index("recompute")]
 """Steps of the order whose rows recomputation repeats."""
@@ -169,8 +172,11 @@ def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
         distinct = {id(block): block for block in blocks}.values()
         every = tuple(weight for block in distinct for weight in block.weights)
         blocks = data.rewrite(blocks, replace(ctx, root=root, stage=every))
-    if ctx.policy.leaves_to_weights and ctx.pipelined and slot % s.layout.stages == 0:
-        blocks = leave_to_weights(blocks)
+    if ctx.policy.leaves_to_weights and ctx.pipelined:
+        if slot % s.layout.stages == 0:
+            blocks = leave_to_weights(blocks)
+        elif splits_backward(s.layout.schedule):
+            blocks = call_by_call(blocks, repeats=ctx.recompute == "full")
     if routes(s)[1] > 1:
         blocks = sum_copies(blocks, ctx, slot, s.layout.zero >= SHARED_GRADIENTS)
     return ctx.policy.finish(blocks, s, ctx)

@@ -33,7 +33,10 @@ class Tensor:
     weight_end
         Row of the release where a schedule splits backward, if it is another one: W needs it longer.
     split_only
-        Whether it is memory only there: a gradient that W reads, in an accounting without temporaries.
+        Whether it is memory only there: a gradient that W reads, in an accounting without temporaries, or
+        what W computes again.
+    saved_by
+        Rows of backward for weights whose nodes alone saved it in forward; none if another node did too.
     region, when
         As for `Op`.
     group
@@ -54,6 +57,7 @@ class Tensor:
     bwd_end: At | None = None
     weight_end: At | None = None
     split_only: bool = False
+    saved_by: tuple[str, ...] = ()
     region: Region = "whole"
     when: When = "every"
     group: str = ""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from playbook.program.block import Block, Tensor
 from playbook.program.names import Names
 from playbook.program.op import At
-from playbook.program.order import EVERY, ONLY, SEGMENTS, STATE, WHEN, Ints, Turn, runs_in_turn
+from playbook.program.order import EVERY, ONLY, SEGMENTS, STATE, WHEN, Flags, Ints, Turn, runs_in_turn
 from playbook.program.segment import Rows, SegmentRows
 from playbook.program.split import Split, split_ends
 from playbook.tables import TERMS
@@ -106,7 +106,13 @@ class Stage:
             return np.arange(len(self.rows["O"]))
         when = self.segment(letter).when
         late = self.split.late if letter == "B" and not turn.alike else np.zeros(len(when), dtype=bool)
-        return np.flatnonzero(runs_in_turn(when, late, turn))
+        keep = runs_in_turn(when, late, turn)
+        return np.flatnonzero(keep & ~self._apart if letter == "B" else keep)
+
+    @cached_property
+    def _apart(self) -> Flags:
+        """Which rows of backward run only where it is split."""
+        return self.segments["B"].column(lambda op: op.split_only).astype(bool)
 
     @cached_property
     def tensors(self) -> Tensors:

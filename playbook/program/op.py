@@ -39,6 +39,7 @@ class At(NamedTuple):
 
     Where a schedule splits backward, a place in B is in I or W as its row is, START and END of a block in I
     if the block has rows there. Segments I and W say which: the row itself, or else the part's nearest one.
+    `W_END` is where a stage's W ends, whatever the order of its blocks.
     """
 
     segment: Segment
@@ -47,6 +48,7 @@ class At(NamedTuple):
     otherwise: str = ""
 
 
+W_END = At("W", END, FIRST)
 OPTIMIZER = At("O", "/optimizer#0", FIRST)
 
 
@@ -84,6 +86,11 @@ class Op:
         backward it runs in W.
     ranks
         Ranks of a collective's group where they are not those of its axis (experts' state); else 0.
+    turn
+        Place among the block's rows in W, from 1 on, where W runs them in another order than backward; blocks
+        then go from the first of the stage to the last.
+    split_only
+        Whether it runs only where a schedule splits backward.
     """
 
     owner: str
@@ -101,6 +108,8 @@ class Op:
     absolute: bool = False
     for_weights: bool = False
     ranks: int = 0
+    turn: int = 0
+    split_only: bool = False
 
     @property
     def label(self) -> str:

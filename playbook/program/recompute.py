@@ -4,8 +4,7 @@ Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016 (full); Korthik
 Activation Recomputation in Large Transformer Models, 2022 (selective: only the attention core).
 
 Where a schedule splits backward, the rows that run again are part of I, and what W reads of their results
-stays until then. (torch.distributed.pipelining would run them again in W too, once a group of weights, since
-each of its calls of autograd recomputes for itself.)
+stays until then. torch.distributed.pipelining runs them again in W too (`weight_calls`).
 """
 
 from dataclasses import replace

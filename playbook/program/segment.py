@@ -1,7 +1,7 @@
 """One segment of a stage: which rows stand where for one micro-batch, those that neighbours issue
 included."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,6 +114,15 @@ class SegmentRows:
     def rows(self, names: Names, layers: Ints) -> Rows:
         """Columns of the rows in order of issue; `layers` is each block's layer, −1 for none."""
         columns, absolute = self._columns(names)
+        take, steps = self._laid()
+        layer = np.where(absolute[take], -1, layers[self.block_of_row + steps])
+        if self.lead:
+            take, layer = np.concatenate(([len(self.ops)], take)), np.concatenate(([-1], layer))
+        return Rows(layer=layer, **{name: column[take] for name, column in columns.items()})
+
+    def _laid(self) -> tuple[Ints, Ints]:
+        """Of each row in order of issue, the optimizer aside: its operation, and how much deeper its owner
+        lies."""
         hosts = self.host_of[self.order]
         flat = np.array([index for host in self.hosts for index in host.ops], dtype=np.int64)
         steps = np.array([step for host in self.hosts for step in host.steps], dtype=np.int64)
@@ -121,11 +130,11 @@ class SegmentRows:
         lengths = self.lengths[hosts]
         within = np.arange(self.total - self.lead) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         place = np.repeat(begin[hosts], lengths) + within
-        take = flat[place]
-        layer = np.where(absolute[take], -1, layers[np.repeat(self.order, lengths) + steps[place]])
-        if self.lead:
-            take, layer = np.concatenate(([len(self.ops)], take)), np.concatenate(([-1], layer))
-        return Rows(layer=layer, **{name: column[take] for name, column in columns.items()})
+        return flat[place], steps[place]
+
+    def column(self, read: Callable[[Op], int]) -> Ints:
+        """What a function reads of each row, in order of issue, the optimizer aside."""
+        return np.array([read(op) for op in self.ops], dtype=np.int64)[self._laid()[0]]
 
     def _columns(self, names: Names) -> tuple[dict[str, Ints], np.ndarray]:
         """Columns of the distinct operations, the optimizer last."""

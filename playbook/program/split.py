@@ -1,10 +1,10 @@
 """Backward in two parts: I makes gradients of inputs, W those of weights (Qi et al., Zero Bubble Pipeline
 Parallelism, 2023, section 2, where they are called B and W).
 
-Each row of backward belongs to one of them (`Op.for_weights`), in the order of backward; recomputed rows run
-in I, which needs what they bring back first. Collectives that carry gradients of inputs stay in I, reductions
-of gradients of weights move to W. What W reads lives until its row there: a product's saved input, and the
-gradient of its output, which is born in I. The rest dies in I.
+Each row of backward belongs to one of them (`Op.for_weights`), in the order of backward, or in W in that of
+`Op.turn`; recomputed rows run in I, which needs what they bring back first. Collectives that carry gradients
+of inputs stay in I, reductions of gradients of weights move to W. What W reads lives until its row there: a
+product's saved input, and the gradient of its output, which is born in I. The rest dies in I.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from playbook.program.block import Tensor
 from playbook.program.ids import PHASES
-from playbook.program.op import END, START, At
+from playbook.program.op import END, START, W_END, At
 from playbook.program.order import BACKWARD, INPUT, WEIGHT, Ints
 from playbook.program.segment import Rows, SegmentRows, asked_blocks
 
@@ -35,11 +35,19 @@ class Split:
     def __init__(self, backward: SegmentRows, rows: Rows) -> None:
         self.backward, self.whole = backward, rows
         self.late: Mask = rows.for_weights.astype(bool)
-        self.kept = {INPUT: np.flatnonzero(~self.late), WEIGHT: np.flatnonzero(self.late)}
+        self.kept = {INPUT: np.flatnonzero(~self.late), WEIGHT: self._in_turn(np.flatnonzero(self.late))}
         begin = np.concatenate(([0], np.cumsum(~self.late)))
         start, length = backward.start, backward.lengths[backward.host_of]
         self.passes: Mask = begin[start + length] > begin[start]
         """Of each block, whether it has rows in I."""
+
+    def _in_turn(self, late: Ints) -> Ints:
+        """Rows of W in the order in which it runs them; one without a turn follows the one before it."""
+        turn = self.backward.column(lambda op: op.turn)[late]
+        if not turn.any():
+            return late
+        turn = turn[np.maximum.accumulate(np.where(turn > 0, np.arange(len(turn)), 0))]
+        return late[np.lexsort((late, turn, self.backward.block_of_row[late]))]
 
     def rows(self, letter: str) -> Rows:
         """Rows of I or W, in order of issue."""
@@ -70,8 +78,9 @@ class Split:
         place = np.zeros(len(row), dtype=np.int64)
         for part, mine in ((INPUT, ~late), (WEIGHT, late)):
             kept = self.kept[part]
-            found = np.searchsorted(kept, row[mine], side="left" if birth else "right") - (not birth)
-            place[mine] = np.clip(found, 0, max(len(kept) - 1, 0))
+            order = np.argsort(kept)
+            found = np.searchsorted(kept[order], row[mine], side="left" if birth else "right") - (not birth)
+            place[mine] = order[np.clip(found, 0, max(len(kept) - 1, 0))] if len(kept) else 0
         return np.where(late, WEIGHT, INPUT), place
 
 
@@ -108,6 +117,8 @@ def split_ends(
         death = tensor.weight_end or tensor.death
         if tensor.weight_end:
             segment[mine], row[mine] = BACKWARD, split.backward.place(tensor.weight_end, instances)
+        if death == W_END and len(split.kept[WEIGHT]):
+            row[mine] = split.kept[WEIGHT][-1]
         if tensor.birth.segment in "BIW":
             late_birth[mine] = split.late_of(tensor.birth, instances, born[1][mine])
         if death and death.segment in "BIW":

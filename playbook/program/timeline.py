@@ -130,7 +130,9 @@ def time_program(program: Program, rates: Rates) -> Timeline:
 def durations(program: Program, rates: Rates) -> Floats:
     """Seconds of each row."""
     rows, held = program.rows, program.held
-    made = np.where(program.split_only, 0, program.sizes)  # a split leaves what is moved as it is
+    again = rows.phase[np.minimum(held.birth, len(program) - 1)] == PHASES.index("R")
+    # A split leaves what is moved as it is, beside what is computed again.
+    made = np.where(program.split_only & ~again, 0, program.sizes)
     results = np.bincount(held.birth, weights=made, minlength=len(program))[: len(program)]
     results[0] = 0  # state is there already
     moved = TRAFFIC_PER_RESULT * results / rates.memory_bytes_per_s

@@ -93,12 +93,17 @@ def leave_to_weights(blocks: Blocks) -> Blocks:
     """Leave the whole backward of the model's first stage to W, as torch.distributed.pipelining does.
 
     No gradient of its input is wanted, so I only takes in the one of its output (`stage.py` of torch 2.13,
-    `backward_one_chunk`).
+    `backward_one_chunk`). W is then a backward in one, whose nodes let go what they saved as they run.
     """
 
+    def undivided(tensor: Tensor) -> Tensor:
+        return replace(tensor, weight_end=None) if tensor.bwd_end else tensor
+
     def rewrite(block: Block) -> Block:
+        inside = block.layered or block.name == "embedding"
         late = (op if op.axis == "pp" else replace(op, for_weights=True) for op in block.backward)
-        return replace(block, backward=tuple(late))
+        tensors = (undivided(tensor) if inside else tensor for tensor in block.tensors)
+        return replace(block, backward=tuple(late), tensors=tuple(tensors))
 
     return each(blocks, rewrite)
 
