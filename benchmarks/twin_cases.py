@@ -1,7 +1,8 @@
 """The grid of scenarios whose twins are held against their prediction, most telling first.
 
-Committed before it was measured, in two parts: from the mixtures of experts on, the cases were added when the
-first 54 had been. Models keep their true width; those too large for seconds keep few layers.
+Committed before it was measured, in three parts: the mixtures of experts and five more were added when the
+first 54 had been, those where axes meet when the first 66 had been. Models keep their true width; those too
+large for seconds keep few layers.
 """
 
 from __future__ import annotations
@@ -108,6 +109,28 @@ def shown(model: str, dp: int, rank: int, **work: Any) -> Case:
     return replace(fsdp(model, dp, rank, **work), network="off", repeats=1, chapter="01")
 
 
+def crossed(layout: dict[str, Any], rank: int, layers: int = 16, **work: Any) -> Case:
+    """Llama 3.1 8B where two axes meet, or a split backward computes its forward again."""
+    return Case(
+        model="llama-3.1-8b",
+        layers=layers,
+        layout=layout,
+        rank=rank,
+        work={"micro_batch": 1, "sequence": 4096, "recipe": "bf16", **work},
+    )
+
+
+LATE: dict[str, Any] = {"gradient_sync": "last"}
+
+BESIDE_OTHERS = (
+    crossed({"pp": 4, "dp": 8, "zero": 3}, 1, global_batch=64, recompute="full", **LATE, recipe=MIXED),
+    crossed({"pp": 4, "dp": 8, "zero": 3}, 31, global_batch=64, **LATE, recipe=MIXED),
+    crossed({"dp": 2, "tp": 4}, 5, layers=8),
+    crossed({"pp": 4, "dp": 2, "tp": 2}, 0, global_batch=16, **LATE),
+    crossed({"pp": 4, "schedule": "zb-h1"}, 3, global_batch=8, recompute="full"),
+    crossed({"pp": 4, "schedule": "zbv", "chunks": 2}, 0, global_batch=8, recompute="full"),
+)
+
 CASES: tuple[Case, ...] = (
     shown("llama-3.1-70b", 64, 0, sequence=4096, recompute="full"),
     shown("llama-3.1-405b", 1024, 1023, sequence=1024, recompute="full"),
@@ -182,4 +205,5 @@ CASES: tuple[Case, ...] = (
         recipe="bf16",
     ),
     staged("llama-3.1-8b", 4, 0, 16, "zb-h1", micro_batch=1, sequence=4096, global_batch=8, recipe="bf16"),
+    *BESIDE_OTHERS,
 )
