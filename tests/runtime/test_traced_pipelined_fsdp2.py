@@ -49,7 +49,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+TRACED = ("first stage", "last stage", "middle stage, recompute", "gpipe", "kept", "interleaved")
+"""Those of them that are traced too, some seconds each."""
+
+
+@pytest.mark.parametrize("name", TRACED)
 def test_the_peak_is_the_traced_one_within_half_a_per_cent(name):
     # Token ids and labels of all micro-batches are left out, some thousand bytes of so small a model.
     case, rank = CASES[name]

@@ -38,18 +38,15 @@ STAGED = {"microbatches": 4, "gradient_sync": "last"}
 CASES = {
     "whole table beside its share": scenario(tp=2, dp=2),
     "new gradients beside the sums": scenario({"microbatches": 2}, tp=2, dp=4),
-    "late": scenario(LATE, tp=2, dp=4),
     "FP32, recompute": scenario(
         {"microbatches": 2, "recipe": "fp32", "recompute": "full", "kernels": "cpu"}, tp=2, dp=2
     ),
     "zero1, sequence parallel": scenario({"microbatches": 2}, tp=2, dp=4, zero=1, sequence_parallel=True),
     "tied": scenario(model=TIED, tp=2, dp=2),
-    "tied, Qwen": scenario({"microbatches": 2}, QWEN, tp=2, dp=2),
     "tied, Qwen, late, sequence parallel": scenario(LATE, QWEN, tp=2, dp=2, sequence_parallel=True),
     "tied, Qwen, zero1, masters": scenario(
         {"microbatches": 2, "recipe": "bf16-fp32master"}, QWEN, tp=2, dp=2, zero=1
     ),
-    "tied, no replicas": scenario({"microbatches": 2}, QWEN, tp=4),
     "fsdp2, own rows beside the whole table": scenario({"sequence": 16}, tp=2, dp=2, zero=3),
     "tied, fsdp2": scenario({"microbatches": 2}, TIED, tp=2, dp=2, zero=3),
 }
@@ -66,10 +63,9 @@ def test_rows_and_peak_are_those_of_the_trace(name):
     assert found.payload_mismatches == ()
 
 
-@pytest.mark.parametrize("pp_rank", [0, 1])
-def test_a_stage_holds_new_gradients_beside_the_sums_too(pp_rank):
+def test_a_stage_holds_new_gradients_beside_the_sums_too():
     case = scenario(STAGED, tp=2, dp=2, pp=2)
-    traced, memory = pb.trace(case, rank=4 * pp_rank), pb.program(case, 4 * pp_rank).memory()
+    traced, memory = pb.trace(case, rank=4), pb.program(case, 4).memory()
     assert memory.peak_bytes == pytest.approx(traced.peak_bytes, rel=5e-3)
 
 

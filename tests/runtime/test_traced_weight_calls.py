@@ -40,19 +40,15 @@ V: dict[str, Any] = {"schedule": "zbv"}
 DUAL: dict[str, Any] = {"schedule": "dualpipe-v"}
 INTERLEAVED: dict[str, Any] = {"schedule": "interleaved-zero-bubble", "chunks": 2}
 CASES = {
-    "first stage": (scenario(FULL, pp=2, **ZB), 0),
     "middle stage": (scenario(FULL, {"layers": 6}, pp=3, **ZB), 1),
     "last stage, half precision": (scenario({**FULL, "recipe": "bf16"}, pp=2, **ZB), 1),
-    "last stage, none": (scenario({}, pp=2, **ZB), 1),
     "last stage, selective": (scenario(SELECTIVE, pp=2, **ZB), 1),
-    "biases": (scenario(FULL, BIASED, pp=2, **ZB), 1),
-    "norms of queries and keys": (scenario(FULL, {"qk_norm": True}, pp=2, **ZB), 1),
+    "biases, norms of queries and keys": (scenario(FULL, {**BIASED, "qk_norm": True}, pp=2, **ZB), 1),
     "V, both ends": (scenario(FULL, pp=2, **V), 0),
     "V, stages that hand over": (scenario(FULL, pp=2, **V), 1),
     "V, stages that hand over, none": (scenario({}, pp=2, **V), 1),
     "interleaved": (scenario(FULL, pp=2, **INTERLEAVED), 1),
     "backwards in one and in two": (scenario(FULL, pp=2, **DUAL), 1),
-    "tp": (scenario(FULL, {"layers": 6}, pp=3, tp=2, **ZB), 2),
 }
 
 
