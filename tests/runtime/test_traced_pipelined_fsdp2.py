@@ -4,34 +4,21 @@ import numpy as np
 import pytest
 
 import playbook as pb
-from playbook.compare import compare
 from playbook.predict.pipeline import pipeline_timeline
 from playbook.predict.stages import rank_memories
-from playbook.runtime.trace_step import record_scenario
-from playbook.runtime.traced_walk import walk
-from playbook.spec import Layout, Model, Scenario, Workload
+from playbook.spec import Layout, Scenario, Workload
+from tests.runtime.joins import peaks_and_join, shape
 
 pytest.importorskip("torch")
 
-SHAPE = Model(
-    name="held out",
-    family="llama",
-    max_sequence=256,
-    layers=6,
-    hidden=192,
-    heads=6,
-    kv_heads=2,
-    head_dim=32,
-    ffn=448,
-    vocabulary=640,
-)
+SIX = shape(layers=6)
 
 
 def scenario(work: dict, **layout) -> Scenario:
     split = Layout(zero=3, **layout)
     given = {"recipe": "fsdp2-mixed", "gradient_sync": "last", "sequence": 256, "kernels": "cpu", **work}
     count = given.pop("microbatches", 6)
-    return Scenario(SHAPE, Workload(global_batch=split.dp * count, **given), split, framework="torch")
+    return Scenario(SIX, Workload(global_batch=split.dp * count, **given), split, framework="torch")
 
 
 FULL = {"recompute": "full"}
@@ -57,9 +44,8 @@ TRACED = ("first stage", "last stage", "middle stage, recompute", "gpipe", "kept
 def test_the_peak_is_the_traced_one_within_half_a_per_cent(name):
     # Token ids and labels of all micro-batches are left out, some thousand bytes of so small a model.
     case, rank = CASES[name]
-    record, program = record_scenario(case, rank), pb.program(case, rank)
-    assert program.memory().peak_bytes == pytest.approx(walk(record).peak_bytes, rel=5e-3)
-    found = compare(program, dict.fromkeys(record.ids, 0))
+    predicted, traced, found = peaks_and_join(case, rank)
+    assert predicted == pytest.approx(traced, rel=5e-3)
     assert found.match_rate >= 0.99, (found.only_predicted[:5], found.only_observed[:5])
 
 

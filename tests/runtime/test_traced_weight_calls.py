@@ -6,33 +6,20 @@ import numpy as np
 import pytest
 
 import playbook as pb
-from playbook.compare import compare
 from playbook.runtime.trace_step import record_scenario
 from playbook.runtime.traced_walk import walk
-from playbook.spec import Layout, Model, Scenario, Workload
+from playbook.spec import Layout, Scenario, Workload
+from tests.runtime.joins import peaks_and_join, shape
 
 pytest.importorskip("torch")
 
-SHAPE: dict[str, Any] = {
-    "name": "held out",
-    "family": "llama",
-    "max_sequence": 256,
-    "layers": 4,
-    "hidden": 192,
-    "heads": 6,
-    "kv_heads": 2,
-    "head_dim": 32,
-    "ffn": 448,
-    "vocabulary": 640,
-}
 FULL, SELECTIVE = {"recompute": "full"}, {"recompute": "selective"}
 BIASED = {"qkv_bias": True, "output_bias": True, "mlp_bias": True}
 
 
-def scenario(work: dict, shape: dict[str, Any] | None = None, **layout: Any) -> Scenario:
+def scenario(work: dict, changes: dict[str, Any] | None = None, **layout: Any) -> Scenario:
     given: dict[str, Any] = {"recipe": "fp32", "sequence": 256, "kernels": "cpu", "global_batch": 4, **work}
-    model = Model(**{**SHAPE, **(shape or {})})
-    return Scenario(model, Workload(**given), Layout(**layout), framework="torch")
+    return Scenario(shape(**(changes or {})), Workload(**given), Layout(**layout), framework="torch")
 
 
 ZB: dict[str, Any] = {"schedule": "zb-h1"}
@@ -56,9 +43,8 @@ CASES = {
 def test_the_peak_is_the_traced_one_and_every_operation_joins(name):
     # Left out are token ids, labels and single numbers, some thousand bytes of so small a model.
     case, rank = CASES[name]
-    record, program = record_scenario(case, rank), pb.program(case, rank)
-    assert program.memory().peak_bytes == pytest.approx(walk(record).peak_bytes, rel=5e-3)
-    found = compare(program, dict.fromkeys(record.ids, 0))
+    predicted, traced, found = peaks_and_join(case, rank)
+    assert predicted == pytest.approx(traced, rel=5e-3)
     assert (found.only_predicted, found.only_observed) == ((), ())
 
 
