@@ -64,7 +64,9 @@ def follow(s, arrived, path=()):
     if text is not None:
         asked = re.findall(r"framework[= ]'(\w+)'", text.rpartition("; use ")[0])
         assert set(asked) <= {s.framework}, text
-        for change in advised(text):
+        changes = list(advised(text))
+        assert changes, f"no advice in {text!r}"
+        for change in changes:
             follow(followed(s, change), arrived, (*path, s))
     arrived.add(s)
 
@@ -80,7 +82,9 @@ def arrived():
 def test_whoever_follows_the_advice_of_a_refusal_arrives(framework, model, arrived):
     for recipe, layout in itertools.product(RECIPES, LAYOUTS):
         work = pb.Workload(recipe=recipe)
-        follow(pb.Scenario(pb.model(model), work, pb.Layout(**layout), framework=framework), arrived)
+        start = pb.Scenario(pb.model(model), work, pb.Layout(**layout), framework=framework)
+        follow(start, arrived)
+        assert start in arrived
 
 
 def test_a_framework_without_the_schedule_is_not_advised():
