@@ -111,7 +111,6 @@ def time_schedule(schedule: str, by: str, chunks: int, model: dict[str, Any], sh
     from playbook.runtime.part import world
     from playbook.runtime.pipeline_levers import schedule_of
     from playbook.runtime.pipeline_rehearsal import rehearse
-    from playbook.runtime.pipeline_routes import splits_backward
     from playbook.runtime.pipeline_steps import time_pipeline
     from playbook.runtime.rank import here
     from playbook.runtime.strategy_run import strategy_run
@@ -134,7 +133,7 @@ def time_schedule(schedule: str, by: str, chunks: int, model: dict[str, Any], sh
         device=place.device,
     )
     microbatches = batch.cut(MICROBATCHES)
-    rehearse(stages, order, place.rank, microbatches, split=by == "hand" and splits_backward(order))
+    rehearse(stages, order, place.rank, microbatches, split=by == "hand" and order.splits_backward)
     part.forward_backward(microbatches)
     step = time_pipeline(run, place, part, microbatches, "measured:nccl")
     peak_bytes = torch.cuda.max_memory_allocated(place.device)

@@ -24,18 +24,18 @@ from playbook.frameworks.parts import (
 )
 from playbook.frameworks.unfused import attention, norm
 from playbook.frameworks.unfused_experts import (
-    FAMILIES,
     FIRST_GRADIENT,
     LAST_READ,
     ROUTER_GRADIENT,
     experts,
+    known_experts,
 )
 from playbook.frameworks.unfused_experts import ready as ready_of_experts
 from playbook.frameworks.unfused_feed import feed_forward
 from playbook.program.block import Block, Tensor, Weight
 from playbook.program.op import END, LAST, At, Op, rows
 from playbook.program.policy import Policy, Sizes
-from playbook.spec import Model, Scenario
+from playbook.spec import Scenario
 
 MIB = 2**20
 LOSS_ROWS = ("_log_softmax", "nll_loss_forward")
@@ -235,14 +235,6 @@ def refuse_code(s: Scenario, name: str) -> None:
             raise ValueError(
                 f"{what}: not in the Hugging Face code that framework {name!r} is read from; {works}"
             )
-
-
-def known_experts(model: Model) -> bool:
-    """Whether a model's experts are of the kinds whose code is written down here."""
-    moe = model.moe
-    if moe is None or moe.shared_ffn or moe.router_bias or moe.expert_bias or moe.balancing_bias:
-        return False
-    return model.family in FAMILIES
 
 
 POLICY = Policy(

@@ -17,6 +17,7 @@ from playbook.frameworks.lines import Line, Made, Segment, of_backward, of_forwa
 from playbook.frameworks.parts import Piece, passing
 from playbook.program.op import Size
 from playbook.program.policy import Sizes
+from playbook.spec import Model
 
 GATE, EXPERTS, WIDE = "mlp.gate", "mlp.experts", 4
 FAMILIES = ("mixtral", "qwen3_moe")
@@ -28,6 +29,14 @@ LAST_READ, ROUTER_GRADIENT, FIRST_GRADIENT = (
     f"{EXPERTS}/new_zeros#2",
 )
 """Rows of the input: its last reader in forward, its last in backward, and what makes its gradient."""
+
+
+def known_experts(model: Model) -> bool:
+    """Whether a model's experts are of the kinds whose code is written down here."""
+    moe = model.moe
+    if moe is None or moe.shared_ffn or moe.router_bias or moe.expert_bias or moe.balancing_bias:
+        return False
+    return model.family in FAMILIES
 
 
 def experts(z: Sizes) -> Piece:

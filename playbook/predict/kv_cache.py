@@ -1,8 +1,8 @@
 """The key-value cache: the ideal and what an engine takes, one copy and on a rank, and what a pool holds."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from playbook.predict.inference_rules import check_length
@@ -82,17 +82,17 @@ class KvCache:
     @property
     def bytes_per_token(self) -> int:
         """Bytes of one token in all layers, one copy; a window limits the tokens, not the bytes of one."""
-        return up(sum(kind.count * kind.token_bytes(self.form) for kind in self.layers))
+        return ceil(sum(kind.count * kind.token_bytes(self.form) for kind in self.layers))
 
     @property
     def total_bytes(self) -> int:
         """One copy of all sequences, tokens behind a window left out."""
-        return up(self.sequences * sum(self._ideal(kind, 1, 1) for kind in self.layers))
+        return ceil(self.sequences * sum(self._ideal(kind, 1, 1) for kind in self.layers))
 
     @property
     def bytes_per_rank(self) -> int:
         """All sequences of a rank with windows and replication: the ideal."""
-        return up(self.rank_sequences * sum(self._ideal(kind, self.tp, self.cp) for kind in self.layers))
+        return ceil(self.rank_sequences * sum(self._ideal(kind, self.tp, self.cp) for kind in self.layers))
 
     @property
     def engine_bytes(self) -> int:
@@ -114,7 +114,7 @@ class KvCache:
     @property
     def rank_sequences(self) -> int:
         """Sequences of one replica."""
-        return math.ceil(self.sequences / self.dp)
+        return ceil(self.sequences / self.dp)
 
     @property
     def copies(self) -> float:
@@ -128,17 +128,17 @@ class KvCache:
         if any(kind.expanded_values is None for kind in self.layers):
             return None
         values = sum(k.count * k.kept(self.tokens) * (k.expanded_values or 0) for k in self.layers)
-        return up(self.sequences * values * self.form.bits / 8)
+        return ceil(self.sequences * values * self.form.bits / 8)
 
     @property
     def slope_bytes(self) -> int:
         """Bytes that each further token adds to a sequence longer than every window, one copy."""
-        return up(sum(k.count * k.token_bytes(self.form) for k in self.layers if k.window is None))
+        return ceil(sum(k.count * k.token_bytes(self.form) for k in self.layers if k.window is None))
 
     @property
     def constant_bytes(self) -> int:
         """Bytes of the windowed layers of such a sequence: bytes(n) = constant + slope · n."""
-        return up(sum(k.count * k.window * k.token_bytes(self.form) for k in self.layers if k.window))
+        return ceil(sum(k.count * k.window * k.token_bytes(self.form) for k in self.layers if k.window))
 
     @property
     def one_rate(self) -> bool:
@@ -152,11 +152,11 @@ class KvCache:
 
     def page_bytes(self, kind: KvLayers) -> int:
         """A page in one layer of a rank."""
-        return up(self.block * kind.rank_heads(self.tp) * kind.head_bytes(self.form))
+        return ceil(self.block * kind.rank_heads(self.tp) * kind.head_bytes(self.form))
 
     def sequence_bytes(self, tokens: int) -> int:
         """Pages of one sequence of a length on a rank."""
-        local = math.ceil(tokens / self.cp)
+        local = ceil(tokens / self.cp)
         return sum(
             kind.count * kind.pages(local, self.block, self.batched, self.hybrid) * self.page_bytes(kind)
             for kind in self.layers
@@ -188,7 +188,7 @@ class KvCache:
         return pd.DataFrame(self.rows)
 
     def _row(self, kind: KvLayers) -> dict[str, Any]:
-        local = math.ceil(self.tokens / self.cp)
+        local = ceil(self.tokens / self.cp)
         pages = kind.pages(local, self.block, self.batched, self.hybrid)
         return {
             "kind": kind.kind,
@@ -197,22 +197,17 @@ class KvCache:
             "heads_per_rank": kind.rank_heads(self.tp),
             "copies": kind.copies(self.tp),
             "window": kind.window,
-            "bytes_per_token": up(kind.count * kind.token_bytes(self.form)),
+            "bytes_per_token": ceil(kind.count * kind.token_bytes(self.form)),
             "tokens_kept": kind.kept(self.tokens),
-            "bytes_per_rank": up(self.rank_sequences * self._ideal(kind, self.tp, self.cp)),
+            "bytes_per_rank": ceil(self.rank_sequences * self._ideal(kind, self.tp, self.cp)),
             "pages": pages,
             "engine_bytes": self.rank_sequences * kind.count * pages * self.page_bytes(kind),
         }
 
     def _ideal(self, kind: KvLayers, tp: int, cp: int) -> float:
         """Bytes of one sequence in layers of a kind on a rank."""
-        tokens = math.ceil(kind.kept(self.tokens) / cp)
+        tokens = ceil(kind.kept(self.tokens) / cp)
         return kind.count * tokens * kind.rank_heads(tp) * kind.head_bytes(self.form)
-
-
-def up(size_bytes: float) -> int:
-    """Whole bytes."""
-    return math.ceil(size_bytes)
 
 
 def kv_cache(

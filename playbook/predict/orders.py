@@ -7,7 +7,6 @@ import numpy as np
 from playbook.frameworks import policy
 from playbook.program.order import RUNS, Columns, Run, accumulate
 from playbook.program.schedule import Schedule, schedule
-from playbook.schedules.action import KINDS
 from playbook.schedules.packed import unpack
 from playbook.schedules.registry import find_plan
 from playbook.spec import Scenario
@@ -112,15 +111,10 @@ def near(s: Scenario, slot: int) -> tuple[bool, bool]:
 
 def splits_backward(name: str) -> bool:
     """Whether a schedule runs backwards in two parts."""
-    return parted(schedule(name)) if name.lower().endswith(".csv") else named_splits(name)
+    return schedule(name).splits_backward if name.lower().endswith(".csv") else named_splits(name)
 
 
 @lru_cache(maxsize=64)
 def named_splits(name: str) -> bool:
     """Whether one of the folder does, which its smallest sizes tell."""
-    return parted(schedule(name, 2, 4))
-
-
-def parted(made: Schedule) -> bool:
-    """Whether an order has actions I."""
-    return any((unpack(order)[1] == KINDS.index("I")).any() for order in made.packed)
+    return schedule(name, 2, 4).splits_backward

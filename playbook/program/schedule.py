@@ -19,7 +19,7 @@ from playbook.schedules.orders import (
     placement_of,
     read_orders,
 )
-from playbook.schedules.packed import F, Packed, actions_of, pack_order, unpack
+from playbook.schedules.packed import F, I, Packed, actions_of, pack_order, unpack
 from playbook.schedules.placement import chunks_of, placement_words, two_ways
 from playbook.schedules.registry import check_framework, find_plan
 from playbook.units import counted
@@ -74,6 +74,11 @@ class Schedule:
         if not 0 <= rank < self.stages:
             raise ValueError(f"rank {rank} of {self.stages}; use 0 to {self.stages - 1}")
         return actions_of(self.packed[rank])
+
+    @cached_property
+    def splits_backward(self) -> bool:
+        """Whether it has backwards in two parts, for inputs and for weights."""
+        return any((unpack(order)[1] == I).any() for order in self.packed)
 
     @property
     def depth(self) -> int:

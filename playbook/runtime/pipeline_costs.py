@@ -16,7 +16,7 @@ from playbook.models.transformer import loss_of
 from playbook.program.schedule import Schedule
 from playbook.runtime.part import MicroBatch, Place
 from playbook.runtime.pipeline_executor import WORDS, one_way_groups
-from playbook.runtime.pipeline_routes import Channel, splits_backward
+from playbook.runtime.pipeline_routes import Channel
 
 WARM, TIMES = 2, 7
 """Runs of a stage that do not count, and that do."""
@@ -86,7 +86,7 @@ def peer_in(groups: dict[Channel, Any], way: Channel) -> int:
 
 def own_costs(stages: nn.ModuleDict, schedule: Schedule, microbatch: MicroBatch) -> Tensor:
     """Costs of this rank's stages, 0 for others. Shape (kinds, stages)."""
-    split = splits_backward(schedule)
+    split = schedule.splits_backward
     table = torch.zeros(len(WORDS), len(schedule.placement), dtype=torch.float64)
     for name, stage in stages.items():
         last = int(name) in schedule.last_stages

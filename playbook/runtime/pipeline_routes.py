@@ -113,11 +113,6 @@ def _route(schedule: Schedule, action: Action, start: int, end: int, here: int) 
     )
 
 
-def splits_backward(schedule: Schedule) -> bool:
-    """Tell whether a schedule has backwards in two parts."""
-    return any(action.kind == "I" for order in schedule.orders for action in order)
-
-
 def blocks_of(order: Sequence[Action]) -> tuple[Block, ...]:
     """Take an order apart into actions that run alone and pairs that run together.
 

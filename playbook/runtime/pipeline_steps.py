@@ -22,7 +22,6 @@ from playbook.runtime.pipeline_costs import beside_costs, message_s, stage_costs
 from playbook.runtime.pipeline_emulation import Costs, Emulation, blank, oversleep, stand_ins
 from playbook.runtime.pipeline_executor import COMPUTE
 from playbook.runtime.pipeline_levers import schedule_of, timed
-from playbook.runtime.pipeline_routes import splits_backward
 from playbook.runtime.pipeline_timeline import CudaTimeline, Timeline
 from playbook.runtime.rank import current_phase, emit
 from playbook.runtime.strategy_run import StrategyRun
@@ -109,7 +108,7 @@ def predict(
     if not place.over_nccl or place.ranks < 2:
         where = "ranks share one GPU" if place.device.type == "cuda" else "ranks share the processor's cores"
         return None, {"not_tried": f"{NOT_TRIED}: {where}, whose times say nothing of a schedule"}
-    if run.by == "library" and splits_backward(schedule):
+    if run.by == "library" and schedule.splits_backward:
         return None, {"not_tried": f"{NOT_TRIED}: the library's own I and W run only inside its schedule"}
     current_phase("timing each stage alone")
     assert isinstance(part.module, torch.nn.ModuleDict)

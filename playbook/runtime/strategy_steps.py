@@ -18,7 +18,6 @@ from playbook.runtime.parity import DTYPES, Gate, Parity, Whole, check_step, exp
 from playbook.runtime.part import LOOK_AWAY, Place, Watch, world
 from playbook.runtime.pipeline_levers import schedule_of
 from playbook.runtime.pipeline_rehearsal import rehearse
-from playbook.runtime.pipeline_routes import splits_backward
 from playbook.runtime.pipeline_steps import PipelineStep, time_pipeline
 from playbook.runtime.rank import current_phase, emit, here
 from playbook.runtime.record import Record, record_step, recording
@@ -138,7 +137,7 @@ class MeasuredStep:
         if part.by_action and place.over_nccl:
             assert isinstance(part.module, torch.nn.ModuleDict)
             order = schedule_of(scenario, run.own)
-            split = run.by == "hand" and splits_backward(order)
+            split = run.by == "hand" and order.splits_backward
             rehearse(part.module, order, place.rank, self.microbatches, split=split)
         for _ in range(warm_ups(run)):
             self.take()

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from playbook.frameworks.transformers import known_experts
+from playbook.frameworks.unfused_experts import known_experts
 from playbook.runtime.twin_routing import take_turns
 from playbook.spec import Model, Moe
 

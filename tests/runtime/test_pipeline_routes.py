@@ -4,7 +4,7 @@ import pytest
 
 from playbook.program.schedule import schedule, schedule_from_orders
 from playbook.runtime.faults import GRADIENT_OF_FIRST
-from playbook.runtime.pipeline_routes import blocks_of, expected_by, route_in, route_out, splits_backward
+from playbook.runtime.pipeline_routes import blocks_of, expected_by, route_in, route_out
 from playbook.schedules import Action, plans
 from playbook.schedules.orders import parse_orders
 
@@ -99,7 +99,7 @@ def test_an_overlapped_pair_is_one_block():
 
 @pytest.mark.parametrize("name", plans())
 def test_whether_backward_is_split(name):
-    assert splits_backward(made(name)) == (name in SPLIT)
+    assert made(name).splits_backward == (name in SPLIT)
 
 
 @pytest.mark.parametrize("name", plans())

@@ -13,9 +13,7 @@ from playbook.program.block import Block, Tensor, Weight
 from playbook.program.op import END, FIRST, At, Op, insert
 from playbook.program.passes import Blocks
 from playbook.program.policy import Context
-
-OTHERS, NEW_OTHERS, OWN_COPY = "rows of other ranks", "new rows of other ranks", "copy of own rows"
-"""Names of what `tp.dtensor` adds for a split token table."""
+from playbook.strategies.tp.dtensor import NEW_OTHERS, OTHERS, OWN_COPY
 
 
 def waits(ctx: Context) -> bool:

@@ -33,7 +33,6 @@ from playbook.runtime.part import MicroBatch, Part, Place, Watch
 from playbook.runtime.pipeline_executor import WORDS, Wire
 from playbook.runtime.pipeline_levers import schedule_of
 from playbook.runtime.pipeline_library import Mail, WatchedStage
-from playbook.runtime.pipeline_routes import splits_backward
 from playbook.runtime.torch_private import part, watched_messages
 from playbook.schedules import Action
 from playbook.spec import Model, Scenario
@@ -56,7 +55,7 @@ ONE_STAGE = ("gpipe", "1f1b")
 
 def by_hand(stages: nn.ModuleDict, pp: Place, *, schedule: Schedule) -> Part:
     """Run this rank's actions in the schedule's order: receive, compute, send on."""
-    wire, later = Wire(pp, schedule, stages), put_off(stages, wanted=splits_backward(schedule))
+    wire, later = Wire(pp, schedule, stages), put_off(stages, wanted=schedule.splits_backward)
 
     def run(microbatches: Sequence[MicroBatch], watch: Watch) -> Tensor | None:
         alive, products, letters, sending, losses = {}, {}, {}, [], []

@@ -11,14 +11,13 @@ from dataclasses import replace
 from playbook.program.block import Block, Junction, Tensor, Weight
 from playbook.program.op import END, OPTIMIZER, At, Op, Segment
 from playbook.program.policy import Context
-from playbook.program.state import widens
+from playbook.program.state import added_up, widens
 
 TABLE_GRADIENT = "embed_tokens/embedding_dense_backward#0"
-
-
 TIED_SUM = "embed_tokens/add#0"
 
-OWN_COPY = "copy of own rows"
+OTHERS, NEW_OTHERS, OWN_COPY = "rows of other ranks", "new rows of other ranks", "copy of own rows"
+"""Names of what a split token table's gradient has beside this rank's own rows."""
 
 OF_HEADS = ("q_norm", "k_norm")
 """Norms that each rank applies to its own heads, sequence parallelism or not."""
@@ -76,19 +75,19 @@ def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
     """The other ranks' rows of a token table's gradient, and the copy of its own that the optimizer reads."""
     row, recipe = At("B", TABLE_GRADIENT), ctx.recipe
     others = Tensor(
-        name="rows of other ranks",
+        name=OTHERS,
         term="gradients",
         bytes=recipe.compute_bytes * (whole.numel + -1 * own.numel),
         birth=row,
     )
-    if ctx.shard > 1 and not (ctx.gradient_sync == "last" and ctx.microbatches > 1):
+    if ctx.shard > 1 and not added_up(ctx):
         # FSDP2 cuts its own rows out before it lets go of parameters and of the last reduction's input.
         size = recipe.compute_bytes * own.numel
         return [
             replace(others, bwd_end=At("B", END)),
             Tensor(name=OWN_COPY, term="temporary", bytes=size, birth=row, bwd_end=row),
         ]
-    new = replace(others, name="new rows of other ranks", bwd_end=row, when="later")
+    new = replace(others, name=NEW_OTHERS, bwd_end=row, when="later")
     if ctx.shard > 1:
         kept = max(recipe.compute_bytes, recipe.reduce_bytes) * (whole.numel + -1 * own.numel)
         return [replace(others, bytes=kept, bwd_end=At("B", END), when="step"), new]
