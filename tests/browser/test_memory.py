@@ -172,3 +172,22 @@ def test_gpt2_is_drawn_at_its_length_by_the_papers_and_the_controls_say_both(
     shown.screenshot(path=pictures / "memory-gpt2-light.png")
     part(shown, "control-model").select_option("llama-3.1-70b")
     expect(said).to_have_count(0)
+
+
+def test_typing_goes_on_while_another_control_comes_or_goes(shown: Locator, page: Page) -> None:
+    field, tensor = part(shown, "field-pp"), part(shown, "control-tp")
+    split = part(shown, "control-sequence_parallel")
+    move = "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }"
+    tensor.evaluate(move, "0")
+    expect(split).to_have_count(0)
+    field.focus()
+    field.select_text()
+    tensor.evaluate(move, "1")
+    expect(split).to_have_count(1)
+    page.keyboard.type("4")
+    tensor.evaluate(move, "0")
+    expect(split).to_have_count(0)
+    expect(field).to_be_focused()
+    expect(field).to_have_value("4")
+    field.press("Enter")
+    expect(shown.locator(".kick")).to_contain_text("pp 4")

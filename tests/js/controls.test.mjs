@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { show } from '../../widgets/views/format.js';
-import { folded, grouped, typed, wire } from '../../widgets/views/controls.js';
+import { folded } from '../../widgets/views/column.js';
+import { grouped, put, typed, wire } from '../../widgets/views/controls.js';
 
 // The little of an element that a control touches.
 function element(value = '') {
   const listeners = {};
   return {
-    value, dataset: {}, hidden: true, textContent: '',
+    value, dataset: {}, ownerDocument: {}, hidden: true, textContent: '',
     addEventListener: (type, work) => { (listeners[type] ??= []).push(work); },
     press(key) { for (const work of listeners.keydown || []) work({ key, preventDefault() {} }); },
   };
@@ -51,6 +52,17 @@ test('a pasted text is sent at once and again when it was changed', async () => 
   area.value = '';
   listeners.change();
   assert.deepEqual(sent, [['config', '{"model_type":\n"llama"}'], ['config', '']]);
+});
+test('a text from outside leaves all of a field selected where all was, and touches nothing where it is there already', () => {
+  const field = element('4'), said = [];
+  field.ownerDocument = { activeElement: field };
+  Object.assign(field, { selectionStart: 0, selectionEnd: 1, select: () => said.push('select') });
+  put(field, '4');
+  assert.deepEqual([field.value, said], ['4', []]);
+  put(field, '16');
+  assert.deepEqual([field.value, said], ['16', ['select']]);
+  put(field, '8');
+  assert.deepEqual([field.value, said], ['8', ['select']]);
 });
 test('a refused size names one with its unit', () => {
   assert.deepEqual(typed('lots', { show: 'bytes' }, 65536), { refused: '“lots” is not a number: use one, such as 64 KiB' });

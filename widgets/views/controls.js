@@ -54,10 +54,20 @@ const build = {
   text: (d, id) => `${labelled(d, id)}<input id="${id}" class="field wide" type="text" autocomplete="off" spellcheck="false" data-pb="control-${d.name}" aria-label="${escape(d.label)}">`,
 };
 
-// Enter commits by itself: a browser fires `change` for it only where it holds the text to be edited by hand.
-function committed(field, commit) {
+// A browser fires `change` only for a text that it holds to be edited by hand since the field was made: Enter
+// commits by itself, and so does leaving a field whose text was carried over from the one before.
+function committed(field, commit, enter = true) {
   field.addEventListener('change', commit);
-  field.addEventListener('keydown', e => { if (e.key === 'Enter') commit(); });
+  field.addEventListener('blur', () => { if (field.dataset.dirty) commit(); });
+  if (enter) field.addEventListener('keydown', e => { if (e.key === 'Enter') commit(); });
+}
+
+// A text from outside into a field. Who has selected all of the old one is about to type over it, and still can.
+export function put(field, words) {
+  if (field.value === words) return;
+  const all = field === field.ownerDocument.activeElement && field.selectionStart === 0 && field.selectionEnd === field.value.length;
+  field.value = words;
+  if (all) field.select();
 }
 
 // Words of the page's own under a control, until its text or its value changes.
@@ -77,7 +87,7 @@ export const wire = {
       delete field.dataset.dirty;
       refuse(root, refused);
       if (number !== undefined) set(d.name, number);
-      else if (!refused) field.value = show[d.show || 'count'](get(d.name));
+      else if (!refused) put(field, show[d.show || 'count'](get(d.name)));
     });
     field.addEventListener('keydown', e => {
       const step = { ArrowUp: 1, ArrowDown: -1 }[e.key];
@@ -97,13 +107,13 @@ export const wire = {
   // What is pasted is taken at once; Enter is a line of it.
   paste(d, root, set) {
     const area = root.querySelector('textarea'), commit = () => set(d.name, area.value);
-    area.addEventListener('change', commit);
+    committed(area, commit, false);
     area.addEventListener('paste', () => setTimeout(commit));
   },
   text(d, root, set) { const input = root.querySelector('input'); committed(input, () => set(d.name, input.value)); },
 };
 
-const sync = {
+export const sync = {
   range(d, root, value) {
     const slider = root.querySelector('[type=range]'), field = root.querySelector('.field'), at = nearest(d.values, value);
     const words = show[d.show || 'count'](value);
@@ -111,7 +121,7 @@ const sync = {
     slider.style.setProperty('--fill', `${100 * at / Math.max(1, d.values.length - 1)}%`);
     slider.setAttribute('aria-valuetext', words);
     if (root.held !== value) { root.held = value; refuse(root, ''); }
-    if (!root.refused && (field !== root.ownerDocument.activeElement || !field.dataset.dirty)) field.value = words;
+    if (!root.refused && (field !== root.ownerDocument.activeElement || !field.dataset.dirty)) put(field, words);
   },
   select(d, root, value) { root.querySelector('select').value = value; },
   segments(d, root, value) {
@@ -126,11 +136,12 @@ const sync = {
     const names = d.options.filter(([name]) => value.includes(name)).map(([, text]) => text);
     root.querySelector('summary').textContent = names.join(', ') || 'none';
   },
-  paste(d, root, value) { const area = root.querySelector('textarea'); if (area !== root.ownerDocument.activeElement || !area.dataset.dirty) area.value = value; },
+  paste(d, root, value) { const area = root.querySelector('textarea'); if (area !== root.ownerDocument.activeElement || !area.dataset.dirty) put(area, value); },
   text(d, root, value) { const input = root.querySelector('input'); if (input !== root.ownerDocument.activeElement) input.value = value; },
 };
 
-function mount(d, set, get) {
+// A control made from its descriptor; `set` gets what a reader commits.
+export function mount(d, set, get) {
   const root = document.createElement('div'), id = `pb-control-${made += 1}`;
   root.className = 'control';
   root.innerHTML = build[d.kind](d, id) + '<div class="refusal" role="alert" hidden></div>';
@@ -140,75 +151,4 @@ function mount(d, set, get) {
   field?.addEventListener('blur', () => { delete field.dataset.dirty; });
   field?.addEventListener('change', () => { delete field.dataset.dirty; });
   return root;
-}
-
-// A line under a control that is no mistake: why it is not in use, or what of it is drawn. It comes and goes
-// without the control being made anew, which would end a drag.
-function remark(root, words) {
-  let line = root.querySelector('.note.idle');
-  if (!words) { line?.remove(); return; }
-  if (!line) {
-    line = root.ownerDocument.createElement('div');
-    line.className = 'note idle';
-    root.querySelector('.refusal').before(line);
-  }
-  if (line.textContent !== words) line.textContent = words;
-}
-
-const lasting = (name, value) => (name === 'idle' || name === 'remark' ? undefined : value);
-
-// A fold names what lies in it.
-export const folded = list => `${list[0].more}: ${list.map(d => d.brief || d.label).join(', ')}`;
-
-// Controls of the same `more` lie together under one fold; it stays open once it was opened.
-function arrange(parts, open) {
-  const made = [], folds = new Map();
-  for (const [d, root] of parts) {
-    if (!d.more) { made.push(root); continue; }
-    if (!folds.has(d.more)) {
-      const fold = document.createElement('details');
-      fold.className = 'more';
-      fold.open = open.has(d.more);
-      fold.innerHTML = '<summary data-pb="more"></summary>';
-      fold.firstChild.textContent = folded(parts.map(([one]) => one).filter(one => one.more === d.more));
-      fold.addEventListener('toggle', () => { if (fold.open) open.add(d.more); else open.delete(d.more); });
-      folds.set(d.more, fold);
-      made.push(fold);
-    }
-    folds.get(d.more).append(root);
-  }
-  return made;
-}
-
-// The column of controls: `draw()` after any change of descriptors, values, refusal or run.
-export function column(element, get, set) {
-  let drawn = '', parts = [], leaving = false;
-  const open = new Set();
-  const rebuild = list => {
-    const focused = element.contains(document.activeElement) ? document.activeElement.dataset.pb : null, unfolded = [...element.querySelectorAll('.picks[open]')].map(one => one.dataset.pb);
-    // A field with a typed text commits it when it is taken off the page, and asks for a drawing in the middle of this one.
-    leaving = true;
-    element.querySelectorAll('.control, .more').forEach(old => old.remove());
-    leaving = false;
-    parts = list.map(d => [d, mount(d, set, get)]);
-    element.prepend(...arrange(parts, open));
-    for (const name of unfolded) element.querySelector(`[data-pb="${name}"]`)?.setAttribute('open', '');
-    if (focused) element.querySelector(`[data-pb="${focused}"]`)?.focus();
-  };
-  return function draw() {
-    if (leaving) return;
-    const list = get('controls'), key = JSON.stringify(list, lasting), refusal = get('refusal') || {}, busy = get('busy');
-    if (key !== drawn) { drawn = key; rebuild(list); }
-    element.classList.toggle('inert', busy);
-    list.forEach((d, i) => {
-      const root = parts[i][1];
-      remark(root, d.idle || d.remark || '');
-      sync[d.kind](d, root, get(d.name));
-      root.querySelectorAll('input, select, textarea').forEach(input => { input.disabled = busy || Boolean(d.idle); });
-      const line = root.querySelector('.refusal'), words = refusal.control === d.name ? refusal.text : root.refused || '';
-      if (line.textContent !== words) line.textContent = words;
-      line.hidden = !words;
-      if (words) root.closest('.more')?.setAttribute('open', '');
-    });
-  };
 }

@@ -1,6 +1,6 @@
 // The frame that every explorer shares: top bar, headline, controls, picture, states of a run, footer, errors.
 // A view gives { name, stage, paint, key, point, side, tables }; all but name and stage may be left out.
-import { column } from './controls.js';
+import { column } from './column.js';
 import { escape } from './format.js';
 import { copy, followTheme, followWidth, keepKeys, leave, offer, whenWide } from './page.js';
 import { BUSY, buttons, failure, phases } from './run.js';

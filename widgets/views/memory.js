@@ -6,7 +6,7 @@ import { typed } from './lanes.js';
 import { draw as drawStages } from './stages.js';
 import { data as tableOf } from './table.js';
 
-const PHASES = { F: 'forward', R: 'recompute', B: 'backward', O: 'optimizer step' };
+const PHASES = { F: 'forward', R: 'recompute', B: 'backward', I: 'backward for inputs', W: 'backward for weights', O: 'optimizer step' };
 const BLOCKS = { embed_tokens: 'the embedding', lm_head: 'the head', norm: 'the last norm', root: 'the loss' };
 const unpacked = new WeakMap();
 
