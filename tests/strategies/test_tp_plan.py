@@ -89,3 +89,12 @@ def test_flops_are_divided(scenario, tp):
     whole, share = pb.program(scenario()).flops, pb.program(scenario(tp=tp)).flops
     copied = 0 if tp == 2 else 3 * 4 * 2 * 2 * 32 * 64 * 16
     assert share == (whole - 2 * copied) / tp + copied if tp == 4 else share == whole / tp
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp32"])
+def test_w_reads_a_ranks_share_of_the_gradient_of_gathered_logits(scenario, recipe):
+    # Traced on tp=2, pp=2 and zb-h1: 256 tokens of 4096 words leave `clone`, (1, 256, 2048), for W.
+    s = scenario("torch", tp=2, pp=2, schedule="zb-h1", recipe=recipe, kernels="cpu", global_batch=2)
+    program = pb.program(s, rank=2)
+    logits = program.memory().terms_at(program.ids().index("m1/W/lm_head/mm#0"))["logits"]
+    assert logits == s.recipe.compute_bytes * s.workload.sequence * s.model.vocabulary // 2

@@ -35,7 +35,10 @@ def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block
     """
     copies = [copy_of(op, "F") for op in block.forward if op.axis == "tp"]
     copies += [copy_of(op, "B") for op in block.backward if op.axis == "tp"]
-    copies += [gathered_share(junction, ctx) for junction in block.junctions if junction.gathers]
+    gathering = [junction for junction in block.junctions if junction.gathers]
+    copies += [gathered_share(junction, ctx) for junction in gathering]
+    for junction in gathering:
+        block = cut_gradient(block, junction, ctx)
     names = [op.name for op in block.backward]
     if TIED_SUM in names:
         copies += tied_gradient(block.weights[0], whole[0], ctx)
@@ -69,6 +72,20 @@ def gathered_share(junction: Junction, ctx: Context) -> Tensor:
         birth=At("F", junction.output_rows[0]),
         fwd_end=At("F", f"{junction.leave}/all_gather@tp#{1 if ctx.sequence_parallel else 0}"),
     )
+
+
+def cut_gradient(block: Block, junction: Junction, ctx: Context) -> Block:
+    """Let the gradient of an output that was gathered go as it is made: the product's backward, in W too,
+    reads a copy of the rank's share (torch 2.13, traced)."""
+    forward, back = (f"{junction.leave}/mm#{place}" for place in range(2))
+    tensors: list[Tensor] = []
+    for tensor in block.tensors:
+        if tensor.term == "logits" and tensor.bwd_end == At("B", back):
+            size, birth = ctx.divide(tensor.bytes, ctx.tp, "t"), At("I", forward)
+            tensors.append(replace(tensor, name="share of the gradient", bytes=size, birth=birth))
+            tensor = replace(tensor, bwd_end=tensor.birth, weight_end=None)
+        tensors.append(tensor)
+    return replace(block, tensors=tuple(tensors))
 
 
 def table_gradient(own: Weight, whole: Weight, ctx: Context) -> list[Tensor]:
