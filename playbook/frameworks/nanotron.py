@@ -198,6 +198,7 @@ def refuse(s: Scenario) -> None:
 
 POLICY = Policy(
     name="nanotron",
+    ep_rules=("independent",),
     embedding=textbook.embedding,
     layer=layer,
     head=head,

@@ -171,6 +171,7 @@ EXTRAS = frozenset(
 
 POLICY = Policy(
     name="textbook",
+    ep_rules=("folded", "independent"),
     embedding=embedding,
     layer=layer,
     head=head,

@@ -17,6 +17,12 @@ RECIPES = ("adam8bit", "muon", "fp8", "lora", "qlora")
 PLAIN = ("bf16-fp32master", "bf16-fp32grad", "fsdp2-mixed", "fp32")
 """Recipes that stand in for them, the one that most frameworks have first."""
 
+RULES = {
+    "folded": "deals experts out over ranks of dp, cp and tp, so that ep is no factor of the world",
+    "independent": "has an axis for experts, so that ep is a factor of the world",
+}
+"""What a framework does with the ranks of experts, by its product rule."""
+
 
 def wanted(s: Scenario) -> list[tuple[str, str, str]]:
     """Return the extras that a scenario needs: each with the field that asks for it and what does without;
@@ -62,6 +68,7 @@ def plain_recipe(s: Scenario) -> str:
 def refusal(framework: str, s: Scenario) -> str:
     """Return a framework's words against a scenario, of whichever framework it is; empty if it has none."""
     try:
+        refuse_rule(framework, s)
         policy(framework).refuse(s)
         check_schedule(framework, s)
         if pads_vocabulary(s.framework) and not pads_vocabulary(framework):
@@ -69,6 +76,16 @@ def refusal(framework: str, s: Scenario) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def refuse_rule(framework: str, s: Scenario) -> None:
+    """Refuse ranks of experts that a framework does not have, for a scenario of whichever framework."""
+    layout, (rule, *others) = s.layout, policy(framework).ep_rules
+    if layout.ep > 1 and layout.ep_rule not in (rule, *others):
+        raise ValueError(
+            f"ep_rule={layout.ep_rule!r} with ep={layout.ep}: framework {framework!r} {RULES[rule]}; use "
+            f"ep_rule={rule!r}"
+        )
 
 
 def check_schedule(framework: str, s: Scenario) -> None:

@@ -16,8 +16,9 @@ def rates_of(
 ) -> Rates:
     """Rates of a scenario's cluster at given efficiencies; a group's link is that of the ranks it spans."""
     layout, gpu = s.layout, s.cluster.gpu
-    whole = layout.tp * layout.cp * layout.dp
-    spans = {"tp": layout.tp, "cp": layout.tp * layout.cp, "ep": layout.ep * layout.etp}
+    whole, inner = layout.world // layout.pp, layout.tp * layout.cp
+    among = inner if layout.ep_rule == "independent" else layout.etp
+    spans = {"tp": layout.tp, "cp": inner, "ep": layout.ep * among}
     spans |= {"dp": whole // layout.dp_replicate, "dp_replicate": whole, "pp": min(2 * whole, s.world)}
     return Rates(
         flops_per_s=product * gpu.flops_of(s.recipe.compute_dtype),

@@ -70,6 +70,7 @@ def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:
         cp=layout.cp,
         ep=layout.ep,
         etp=layout.etp,
+        ep_rule=layout.ep_rule,
         dp_replicate=layout.dp_replicate,
         tp_rank=place["tp"],
         dp_rank=place["dp"],

@@ -2,7 +2,7 @@
 instead."""
 
 from playbook.frameworks import policies, policy
-from playbook.predict.extras import elsewhere, refuse_extras
+from playbook.predict.extras import elsewhere, refuse_extras, refuse_rule
 from playbook.spec import Scenario
 
 
@@ -34,6 +34,7 @@ def refuse_unbuilt(s: Scenario, others: bool = True) -> None:
     refuse_layout(s)
     refuse_extras(s, others)
     try:
+        refuse_rule(s.framework, s)
         policy(s.framework).refuse(s)
     except ValueError as error:
         raise ValueError(f"{error}{elsewhere(s) if others else ''}") from None
@@ -42,12 +43,6 @@ def refuse_unbuilt(s: Scenario, others: bool = True) -> None:
 def refuse_layout(s: Scenario) -> None:
     """Refuse layouts that no program models, or that would share nothing."""
     layout = s.layout
-    if layout.ep > 1 and layout.ep_rule == "independent":
-        raise ValueError(
-            f"ep={layout.ep} with ep_rule='independent': ranks that hold other experts of the same tokens "
-            "are not built; use ep_rule='folded', which re-cuts the ranks of dp, cp and tp, with a product "
-            f"of these that ep x etp = {layout.ep * layout.etp} divides"
-        )
     if layout.dp_replicate > 1 and layout.zero == 0:
         raise ValueError(
             f"dp_replicate={layout.dp_replicate} with zero=0: replicas of what is not shared are the dp "

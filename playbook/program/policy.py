@@ -57,6 +57,8 @@ class Policy:
         Memory that libraries hold for good where kernels are those of CUDA.
     reserved_share
         Smallest and largest part that the allocator holds beyond what it has handed out.
+    ep_rules
+        Where experts may be shared out: among ranks that exist ("folded"), or on an axis of their own.
     extras
         What it has of `predict.extras`: recipes, losses and places of state that are not everybody's.
     refuse
@@ -88,6 +90,7 @@ class Policy:
     widens_gradients: bool = False
     workspace_bytes: int = 0
     reserved_share: tuple[float, float] = (0.08, 0.40)
+    ep_rules: tuple[str, ...] = ("folded",)
     extras: frozenset[str] = frozenset()
     refuse: Callable[..., None] = lambda scenario: None
     model_of: Callable[[Scenario], Model] = lambda scenario: scenario.model
@@ -105,6 +108,7 @@ class Context:
     cp: int = 1
     ep: int = 1
     etp: int = 1
+    ep_rule: str = "folded"
     dp_replicate: int = 1
     tp_rank: int = 0
     dp_rank: int = 0
@@ -140,9 +144,15 @@ class Context:
         return self.dp * self.cp // self.dp_replicate
 
     @property
+    def expert_parts(self) -> int:
+        """Ranks of dp, cp and tp among which experts are dealt out once: an axis of their own is not of
+        these."""
+        return self.etp * (self.ep if self.ep_rule == "folded" else 1)
+
+    @property
     def expert_shard(self) -> int:
         """Ranks that share an expert's state: those that hold the same experts, inside a replica."""
-        return self.dp * self.cp * self.tp // (self.etp * self.ep * self.dp_replicate)
+        return self.dp * self.cp * self.tp // (self.expert_parts * self.dp_replicate)
 
     @property
     def experts_apart(self) -> bool:
@@ -157,7 +167,7 @@ class Context:
         """
         flat = self.dp_rank * self.cp + self.cp_rank
         if expert and self.experts_apart:
-            return (flat * self.tp + self.tp_rank) // (self.etp * self.ep) % self.expert_shard
+            return (flat * self.tp + self.tp_rank) // self.expert_parts % self.expert_shard
         return flat % self.shard
 
     def divide(self, size: Size, parts: int, name: str) -> Size:

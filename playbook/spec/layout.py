@@ -39,7 +39,8 @@ class Layout:
     dp_replicate
         Replicas among the `dp` ranks (HSDP): state is shared inside each and copied between them.
     ep_rule
-        "folded": EP re-cuts ranks that exist (ep divides dp · cp · tp / etp); "independent": it is a factor.
+        "folded": EP re-cuts ranks that exist (ep divides dp · cp · tp / etp); "independent": it is a factor
+        of the world, whose ranks have the same tokens and other experts.
     etp
         Tensor parallel degree inside an expert.
     reshard
@@ -116,22 +117,28 @@ class Layout:
                 f"dp_replicate={self.dp_replicate} does not divide dp={self.dp}; "
                 f"use one of {', '.join(map(str, divisors(self.dp)))}"
             )
-        if self.ep_rule == "independent":
-            return
         ranks = self.dp * self.cp * self.tp
-        if ranks % (self.ep * self.etp):
-            works = ", ".join(map(str, divisors(ranks)))
-            raise ValueError(
-                f"ep={self.ep} x etp={self.etp} does not divide dp={self.dp} x cp={self.cp} x tp={self.tp} = "
-                f"{ranks}, as ep_rule=folded asks; use etp=1 and ep in {works}"
-            )
         inside = ranks // self.dp_replicate
-        if inside % (self.ep * self.etp):
-            works = ", ".join(map(str, divisors(inside)))
+        folded = self.ep_rule == "folded"
+        parts = f"ep={self.ep} x etp={self.etp}" if folded else f"etp={self.etp}"
+        if ranks % self._expert_parts:
             raise ValueError(
-                f"ep={self.ep} x etp={self.etp} does not divide the {inside} ranks of one of dp_replicate="
-                f"{self.dp_replicate} replicas; use etp=1 and ep in {works}, or fewer replicas"
+                f"{parts} does not divide dp={self.dp} x cp={self.cp} x tp={self.tp} = {ranks}, as "
+                f"ep_rule={self.ep_rule} asks; {self._parts_of(ranks)}"
             )
+        if inside % self._expert_parts:
+            raise ValueError(
+                f"{parts} does not divide the {inside} ranks of one of dp_replicate={self.dp_replicate} "
+                f"replicas; {self._parts_of(inside)}, or fewer replicas"
+            )
+
+    @property
+    def _expert_parts(self) -> int:
+        return self.etp * (self.ep if self.ep_rule == "folded" else 1)
+
+    def _parts_of(self, ranks: int) -> str:
+        works = ", ".join(map(str, divisors(ranks)))
+        return f"use etp=1 and ep in {works}" if self.ep_rule == "folded" else f"use etp in {works}"
 
     @property
     def stages(self) -> int:
@@ -160,8 +167,7 @@ class Layout:
 
         An independent `ep` is a factor of its own, which the others do not contain.
         """
-        parts = self.etp * (self.ep if self.ep_rule == "folded" else 1)
-        return self.dp * self.cp * self.tp // (parts * self.dp_replicate)
+        return self.dp * self.cp * self.tp // (self._expert_parts * self.dp_replicate)
 
     @property
     def group_sizes(self) -> dict[str, int]:

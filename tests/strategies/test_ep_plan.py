@@ -293,11 +293,6 @@ def test_a_dense_model_has_no_experts_to_share_out():
         scenario_of("textbook", dp=2, ep=2)
 
 
-def test_an_independent_degree_is_refused_with_the_folded_one():
-    with pytest.raises(ValueError, match="ep_rule='independent': .* use ep_rule='folded'"):
-        pb.program(scenario(ep=2, ep_rule="independent"))
-
-
 MEGATRON = {"framework": "megatron", "recipe": "bf16-fp32grad"}
 PRESETS = [
     ("deepseek-v3", {"dp": 64, "pp": 16, "ep": 64, "zero": 1, **MEGATRON}),

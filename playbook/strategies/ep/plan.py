@@ -11,6 +11,8 @@ gradients hold the tokens of all ranks already, so they are reduced only among t
 experts. The ranks of tensor parallelism (t) have T/t of the tokens each here, whether or not the norms are
 split along the sequence.
 
+Where `ep` is a factor of the world (ep_rule "independent") no token travels: see `apart`.
+
 Sources: Lepikhin et al., GShard, 2020; Megatron-LM's `MoEAlltoAllTokenDispatcher`; Ultra-Scale Playbook.
 """
 
@@ -20,13 +22,19 @@ from playbook.program.block import Block, Tensor, Weight
 from playbook.program.op import At, Op, Segment, Size, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
-from playbook.program.polynomial import Polynomial, symbol
-from playbook.program.tensor_bytes import USUAL
 from playbook.spec import Layout, Model, model
 from playbook.spec.moe import Moe
-
-ORDINARY = {**USUAL, "b": 1, "s": 4096}
-"""Sizes that tell the largest of several formulas."""
+from playbook.strategies.ep.apart import add_up, sums
+from playbook.strategies.ep.tokens import (
+    apart,
+    behind,
+    gathers_tokens,
+    largest,
+    last_routed,
+    own_rows,
+    routed_bytes,
+    times,
+)
 
 
 def route(blocks: Blocks, ctx: Context) -> Blocks:
@@ -39,7 +47,8 @@ def route_block(block: Block, ctx: Context) -> Block:
     if not any(weight.expert for weight in block.weights):
         return block
     block = enter(block, "expert")
-    sent = ctx.divide(largest_routed(block), ctx.tp, "t")
+    parts = sums(block, ctx) if apart(ctx) else None
+    sent = own_rows(ctx.divide(largest(routed_bytes(block)), ctx.tp, "t"), ctx)
     block = replace(
         block,
         tensors=tuple(routed_tensor(tensor, ctx) for tensor in block.tensors),
@@ -48,26 +57,16 @@ def route_block(block: Block, ctx: Context) -> Block:
         weights=tuple(own_experts(weight, ctx) for weight in block.weights),
     )
     block = exchange(block, sent, ctx)
+    block = add_up(block, parts) if parts else block
     return restore_tokens(block, ctx) if ctx.tp > 1 and not ctx.sequence_parallel else block
-
-
-def largest_routed(block: Block) -> Size:
-    """Bytes of the features of all routed tokens: the largest of the tensors that hold something of them."""
-    return max((t.bytes for t in block.tensors if t.region == "routed"), key=ordinary, default=0)
 
 
 def share(size: Size, region: str, ctx: Context) -> Size:
     """One rank's share of a size: T/t tokens' features, gathered among etp ranks, or 1/etp of the width."""
-    if region == "routed":
-        return times(ctx.divide(size, ctx.tp, "t"), ctx)
-    return ctx.divide(size, ctx.tp, "t") if region == "expert" else size
-
-
-def times(size: Size, ctx: Context) -> Size:
-    """A size for each of the ranks of etp."""
-    if isinstance(size, Polynomial) and ctx.etp > 1:
-        return size * symbol("etp")
-    return size * ctx.etp
+    if region not in ("routed", "expert"):
+        return size
+    mine = own_rows(ctx.divide(size, ctx.tp, "t"), ctx)
+    return times(mine, ctx) if region == "routed" else mine
 
 
 def routed_tensor(tensor: Tensor, ctx: Context) -> Tensor:
@@ -109,7 +108,7 @@ def travel(ops: tuple[Op, ...], phase: str, sent: Size, ctx: Context) -> tuple[t
     if not places:
         return ops, []
     out, into = [], []
-    if ctx.ep > 1:
+    if ctx.ep > 1 and not apart(ctx):
         swap = Op(owner="mlp.experts", op="all_to_all", phase=phase, axis="ep", payload=sent, region="routed")
         out, into = [swap], [swap]
     if ctx.etp > 1 and gathers_tokens(ctx):
@@ -123,12 +122,6 @@ def travel(ops: tuple[Op, ...], phase: str, sent: Size, ctx: Context) -> tuple[t
     return made, [op.name for op in made if op.axis == "ep"]
 
 
-def gathers_tokens(ctx: Context) -> bool:
-    """Whether the ranks of etp have other tokens each; without sequence parallelism those of tp have the
-    same."""
-    return ctx.sequence_parallel or ctx.etp != ctx.tp
-
-
 def staged(name: str, segment: Segment, size: Size, row: str) -> Tensor:
     """What an all-to-all sends, which is there beside what it receives."""
     tensor = Tensor(name=name, term="temporary", bytes=size, birth=At(segment, row), region="routed")
@@ -139,24 +132,13 @@ def restore_tokens(block: Block, ctx: Context) -> Block:
     """Give every rank of tp all tokens again behind the experts, whose work they shared: what each made of
     its tokens is gathered, or, where each made a part of all tokens (etp = tp), added up."""
     op = "all_reduce" if ctx.etp == ctx.tp else "all_gather"
-    size = max((junction.bytes for junction in block.junctions), key=ordinary, default=0)
+    size = largest(junction.bytes for junction in block.junctions)
     row = Op(owner="mlp", op=op, axis="tp", payload=size)
     return replace(
         block,
-        forward=behind_routed(block.forward, replace(row, phase="F")),
-        backward=behind_routed(block.backward, replace(row, phase="B")),
+        forward=behind(block.forward, replace(row, phase="F"), last_routed),
+        backward=behind(block.backward, replace(row, phase="B"), last_routed),
     )
-
-
-def ordinary(size: Size) -> int:
-    """A size in numbers, to compare formulas."""
-    return size.at(ORDINARY) if isinstance(size, Polynomial) else size
-
-
-def behind_routed(ops: tuple[Op, ...], row: Op) -> tuple[Op, ...]:
-    """Put a row behind the last one of the routed tokens."""
-    place = max(place for place, op in enumerate(ops) if op.region in ("routed", "expert")) + 1
-    return rows((*ops[:place], row, *ops[place:]))
 
 
 def layout(ranks: int, **levers: object) -> Layout:
