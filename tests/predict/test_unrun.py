@@ -28,6 +28,19 @@ def test_what_the_tracer_refuses_is_said_beside_the_prediction(name, layout, syn
         check_traceable(s)
 
 
+def test_split_backwards_over_weights_that_are_freed_are_refused_and_said():
+    # Traced on the last stage of zb-h1: with reshard no row of W, no reduction and no optimizer step.
+    freed = scenario(
+        layout=Layout(pp=2, dp=2, zero=3, schedule="zb-h1"), global_batch=8, gradient_sync="last"
+    )
+    assert "use reshard=False" in pb.training_memory(freed).note
+    with pytest.raises(ValueError, match="use reshard=False, or a schedule that does not split backward"):
+        check_traceable(freed)
+    kept = replace(freed, layout=replace(freed.layout, reshard=False))
+    assert "torch's pipelines" not in pb.training_memory(kept).note
+    check_traceable(kept)
+
+
 def test_what_the_tracer_runs_has_no_such_note():
     late = scenario(global_batch=8, gradient_sync="last")
     for s in (late, scenario(layout=Layout(dp=2), global_batch=8), replace(late, framework="textbook")):

@@ -146,11 +146,18 @@ def refuse_run(scenario: Scenario, by_hand: bool) -> None:
     if layout.schedule.endswith(".csv"):
         return
     framework = None if by_hand else "torch"
-    schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks, framework=framework)
+    order = schedule(layout.schedule, layout.pp, scenario.microbatches, layout.chunks, framework=framework)
     if not by_hand and layout.schedule not in LIBRARY_SCHEDULES:
         raise ValueError(
             f"schedule={layout.schedule} is none of the library's that run here, "
             f"{', '.join(LIBRARY_SCHEDULES)}; use by='hand'"
+        )
+    if not by_hand and order.splits_backward and layout.zero == 3 and layout.reshard:
+        # `stage_backward_input` asks for the nodes of the parameters that the stage has before its backward
+        # gathers them, those of the shards, which no node of its graph leads to (torch 2.13, traced).
+        raise ValueError(
+            f"schedule={layout.schedule} with zero=3: torch's split backward makes no gradients of weights "
+            "that FSDP2 frees after forward; use reshard=False, or a schedule that does not split backward"
         )
 
 
