@@ -26,6 +26,11 @@ def check_traceable(s: Scenario) -> None:
     refuse_unbuilt(s, others=False)
     torch_policy.refuse(s)  # a trace is of the real code, whatever the formula's framework
     refuse_pipeline(s)
+    if s.workload.loss != "eager":
+        raise ValueError(
+            f"loss={s.workload.loss!r}: the reference transformer computes all logits at once; "
+            "use loss='eager'"
+        )
     layout, model = s.layout, s.model
     if layout.tp > model.kv_heads:
         raise ValueError(

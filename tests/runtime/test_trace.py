@@ -167,6 +167,7 @@ def test_the_child_ends_when_its_parent_lets_go(tmp_path: Path):
         ({"dp": 2, "zero": 2}, "use zero=3 with reshard=False"),
         ({"tp": 4}, "2 key-value heads"),
         ({"framework": "textbook", "work": {"recipe": "bf16-fp32grad"}}, r"\(fsdp2-mixed: zero=3\)$"),
+        ({"framework": "textbook", "work": {"loss": "chunked"}}, "all logits at once; use loss='eager'"),
     ],
 )
 def test_what_cannot_be_traced_is_refused_before_a_process_starts(given, words):
