@@ -36,6 +36,8 @@ PLURALS = {
 }
 UNSHARED = {"fsdp2-mixed": "bf16-fp32master"}
 """Recipe that computes alike where nothing is shared yet."""
+ALWAYS_SHARED = ("torchtitan",)
+"""Frameworks that have a mixed recipe under FSDP2 only: one rank there shares with itself."""
 MOMENT = ("unsharded", "communication_buffers", "temporary")
 
 
@@ -96,7 +98,8 @@ def layer_steps(s: Scenario) -> list[LayerStep]:
 def variants(s: Scenario) -> Iterator[tuple[str, Scenario]]:
     """The scenario on one rank, then with one more of its axes each time, in the order of the passes."""
     layout = s.layout
-    recipe = UNSHARED.get(s.workload.recipe, s.workload.recipe)
+    unshared = {} if s.framework in ALWAYS_SHARED else UNSHARED
+    recipe = unshared.get(s.workload.recipe, s.workload.recipe)
     work = replace(s.workload, recompute="none", global_batch=None, recipe=recipe)
     steps: list[tuple[str, dict[str, Any], dict[str, Any]]] = [("one rank", {}, {})]
     if layout.tp > 1:
@@ -113,7 +116,7 @@ def variants(s: Scenario) -> Iterator[tuple[str, Scenario]]:
         names = ("dp", "zero", "reshard", "dp_replicate", "ep", "etp", "ep_rule")
         fields = {name: getattr(layout, name) for name in names}
         steps.append((f"{who} over {layout.shard_ranks}", fields, {"recipe": s.workload.recipe}))
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"zero": layout.zero} if s.framework in ALWAYS_SHARED else {}
     for name, fields, workload in steps:
         given |= fields
         work = replace(work, **workload)

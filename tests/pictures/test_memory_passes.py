@@ -42,3 +42,12 @@ def test_tensor_parallelism_adds_four_all_reduces_and_divides_the_state():
 def test_a_scenario_without_axes_is_one_row():
     (only,) = steps(recompute="none", recipe="bf16")
     assert only.adds.endswith("operations forward")
+
+
+def test_torchtitan_has_its_mixed_recipe_under_fsdp2_only_and_is_told_pass_by_pass_too():
+    one, again, shared = steps("torchtitan", recompute="selective", dp=64, zero=3)
+    assert (one.name, shared.name) == ("one rank", "ZeRO-3 over 64")
+    assert shared.adds == "2 all-gathers over dp, 1 reduce-scatter over dp"
+    assert (one.state_bytes, shared.state_bytes) == (12 * LAYER, 12 * LAYER // 64)
+    # its selective checkpointing runs more than the attention core again
+    assert int(again.adds.split()[0]) > 1
