@@ -119,3 +119,9 @@ test('pipeline ranks are bars of which one is the worst', () => {
   for (const width of [320, 900]) assert.equal(sound(drawStages(stages, width)).match(/>worst</g).length, 1);
   assert.match(drawStages({ ...stages, capacity: 40e9 }, 900), /the GPU</);
 });
+test('the first bar starts behind the longest words of a rank, which may hold both ends', () => {
+  const both = { ...stages, rows: stages.rows.map(row => ({ ...row, sub: '20 layers, embedding, head' })) };
+  // 26 letters of 5.25 px in the page's small type, from 52 px on
+  const [, from] = drawStages(both, 900).match(/<rect x="([\d.]+)"/);
+  assert.ok(Number(from) > 52 + 26 * 5.25);
+});

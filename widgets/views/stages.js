@@ -2,10 +2,10 @@
 import { thousands } from './format.js';
 import { line, rect, svg, text, ticks } from './svg.js';
 
-const NAMES = 178, WORDS = 112, ROW = 26, BAR = 18;
+const NAMES = 178, NAME = 58, LETTER = 5.4, WORDS = 112, ROW = 26, BAR = 18;
 
 export function scaleOf(stages, width) {
-  const most = Math.max(...stages.rows.map(row => row.total)), left = NAMES, right = Math.max(left + 80, width - WORDS);
+  const most = Math.max(...stages.rows.map(row => row.total)), left = Math.max(NAMES, NAME + LETTER * Math.max(...stages.rows.map(row => row.sub.length))), right = Math.max(left + 80, width - WORDS);
   // The limit is in the picture unless it would leave the bars less than a third of it.
   const top = (stages.capacity <= most * 3 ? Math.max(most, stages.capacity) : most) * 1.02;
   return { top, left, right, x: bytes => left + Math.min(bytes, top) / top * (right - left) };
