@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from playbook.cli.options import Json, ModelName, read_stage_layers
+from playbook.cli.options import Json, ModelName
 from playbook.cli.output import write_json, write_pairs, write_table
 from playbook.spec import Layout, Model
 from playbook.spec import model as find_model
+from playbook.spec.stage_layers import read_stage_layers
 from playbook.units import significant, thousands
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from playbook.spec import Cluster, Layout, Lora, Scenario, Workload, cluster, mo
 from playbook.spec.degrees import check_has_experts
 from playbook.spec.rules import whole
 from playbook.spec.scenario import PREDICTED
+from playbook.spec.stage_layers import read_stage_layers
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 MODEL = "Preset such as llama-3.1-8b (an unknown name lists them), or path of a Hugging Face config.json."
@@ -144,18 +145,6 @@ def pick_cluster(name: str | None, gpu: str | None, world: int) -> Cluster:
             f"--gpu {gpu} but cluster {name} has {found.gpu.name}; give one of --gpu and --cluster"
         )
     return found
-
-
-def read_stage_layers(text: str | None) -> tuple[int, ...] | None:
-    """Read `--stage-layers 2,2,1,1`."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(
-            f"stage_layers={text!r} must be whole numbers with commas, such as 2,2,1,1"
-        ) from None
 
 
 def read_lora(text: str | None) -> Lora | None:

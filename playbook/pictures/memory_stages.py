@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from playbook.pictures.memory_groups import group_bytes
+from playbook.pictures.memory_layout import schedule_words
 from playbook.pictures.words import amount, bare, short, with_article
 from playbook.predict.orders import pipeline
 from playbook.program.summary import RankMemory
@@ -59,7 +60,7 @@ def finding(s: Scenario, peaks: Sequence[int], worst: int) -> str:
     some = f"; {drawn} of {len(peaks)} ranks are drawn" if drawn < len(peaks) else ""
     return (
         f"rank {worst} is the worst: {amount(peaks[worst])}, {percent(peaks[worst] / mean - 1, signed=True)} "
-        f"against the mean of {len(peaks)}; {s.layout.schedule.upper()}, "
+        f"against the mean of {len(peaks)}; {schedule_words(s.layout.schedule)}, "
         f"{counted(s.microbatches, 'micro-batch', 'micro-batches')}; "
         f"{with_article(gpu.name.upper())} has {short(gpu.memory_bytes / peaks[worst], 2)} × that{some}"
     )

@@ -12,7 +12,9 @@ from playbook.pictures.memory_groups import GROUPS, LEVELS, group_bytes, grouped
 from playbook.pictures.memory_table import twin_source
 from playbook.pictures.memory_words import instant_words, step_title
 from playbook.pictures.words import amount, bare
+from playbook.predict.orders import pipeline
 from playbook.predict.stages import stage_numbers
+from playbook.schedules.packed import unpack
 from playbook.units import thousands
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 POINTS = 160
 """Points of the curve; the peak is one of them."""
+MOST_SPANS = POINTS // 8
+"""Stretches that the curve still tells apart."""
 PHASES = {"F": "forward", "B": "backward", "O": "optimizer"}
 
 
@@ -66,24 +70,41 @@ def block_owners(labels: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def layer_ends(view: MemoryView) -> tuple[int, int]:
-    """First and last layer of the rank whose step is drawn."""
-    mine = stage_numbers(view.scenario, view.memory.worst_rank["pp"])
-    return mine[0], mine[-1]
+    """First and last layer of the rank whose step is drawn; twice 0 if it holds several stages."""
+    s, rank = view.scenario, view.memory.worst_rank["pp"]
+    mine = [slot for slot, owner in enumerate(pipeline(s).placement) if owner == rank]
+    if len(mine) > 1:
+        return 0, 0
+    layers = stage_numbers(s, mine[0])
+    return layers[0], layers[-1]
 
 
 def step_spans(view: MemoryView, phases: Sequence[str], labels: Sequence[str]) -> list[list[Any]]:
-    """Stretches of the curve; none where it is too coarse to have one for each micro-batch."""
+    """Stretches of the curve; none where it is too coarse to have each of them."""
     count = view.scenario.microbatches
-    if count > POINTS // 16:
+    if count > MOST_SPANS // 2 and len(stretches(view)) > MOST_SPANS:
         return []
     return spans(phases, labels, layer_ends(view) if count == 1 else (0, 0))
 
 
+def stretches(view: MemoryView) -> str:
+    """Stretches of forwards (F) and of backwards (B, in two parts I) of the rank whose step is drawn."""
+    s = view.scenario
+    if s.layout.stages == 1:
+        return "FB" * s.microbatches
+    kinds = unpack(pipeline(s).packed[view.memory.worst_rank["pp"]])[1]
+    letters = np.array(["F", "B", "I", "I"])[kinds]
+    return "".join(letters[np.append(True, letters[1:] != letters[:-1])])
+
+
 def spans(phases: Sequence[str], labels: Sequence[str], ends: tuple[int, int]) -> list[list[Any]]:
-    """Words, first and last point of each stretch of one phase; recompute counts as backward."""
+    """Words, first and last point of each stretch of one phase.
+
+    Recompute and both parts of a split backward count as backward.
+    """
     found: list[tuple[str, int, int]] = []
     for place, phase in enumerate(phases):
-        kind = "B" if phase == "R" else phase
+        kind = "B" if phase in "RIW" else phase
         if found and found[-1][0] == kind:
             found[-1] = (kind, found[-1][1], place)
         else:
@@ -104,5 +125,12 @@ def layer_words(kind: str, labels: Sequence[str], ends: tuple[int, int]) -> str:
 
 def turn_words(view: MemoryView) -> str:
     """What stands under a step of several micro-batches, whose stretches are too short for words."""
-    count = view.scenario.microbatches
-    return f"forward and backward of {thousands(count)} micro-batches in turn" if count > 1 else ""
+    count, found = view.scenario.microbatches, stretches(view)
+    if count == 1:
+        return ""
+    several = f"{thousands(count)} micro-batches"
+    if found == "FB":
+        return f"forward of all {several}, then backward"
+    if "I" in found:
+        return f"forward, backward for inputs and for weights of {several} in turn"
+    return f"forward and backward of {several} in turn"

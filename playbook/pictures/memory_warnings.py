@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from playbook.pictures.memory_groups import STATE
+from playbook.pictures.memory_layout import schedule_words
 from playbook.pictures.words import amount, short
 from playbook.predict import TrainingMemory, ZeroState
 from playbook.predict.left_out import left_out
+from playbook.predict.orders import splits_backward
 from playbook.predict.padding import largest_share, uneven_rows
 from playbook.spec import Scenario
 from playbook.units import counted, percent, thousands
@@ -32,6 +34,7 @@ def warnings(memory: TrainingMemory, states: tuple[ZeroState, ...]) -> list[str]
     found = (
         logits(s, terms, peak),
         activations(s, terms, peak),
+        halves(s),
         transients(s, terms, peak),
         experts(s),
         selective(s),
@@ -47,11 +50,11 @@ def logits(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
     if held < LARGE * peak:
         return ""
     tokens = s.workload.micro_batch * s.workload.sequence
+    pieces = "" if s.workload.loss == "chunked" else "loss in pieces or a "
     return (
         f"Logits and the copies that the loss makes are {percent(held / peak)} of the peak ({amount(held)}): "
         f"{thousands(tokens)} tokens x {thousands(s.model.vocabulary)} words, several times in "
-        f"FP32. A loss in "
-        "pieces or a smaller micro-batch lowers it; more data-parallel ranks do not."
+        f"FP32. A {pieces}smaller micro-batch lowers it; more data-parallel ranks do not."
     )
 
 
@@ -60,12 +63,23 @@ def activations(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
     held = terms.get("activations", 0)
     if s.layout.dp == 1 or held < LARGE * peak:
         return ""
-    again = "" if s.workload.recompute == "full" else "recompute, "
+    flash = "flash attention, " if s.workload.attention == "math" else ""
+    again = flash + ("" if s.workload.recompute == "full" else "recompute, ")
     return (
         f"Activations ({amount(held)}) do not shard: each of {thousands(s.layout.dp)} ranks has its "
         f"own tokens. "
         f"What lowers them: {again}a smaller micro-batch, tensor with sequence parallelism, context "
         f"parallelism."
+    )
+
+
+def halves(s: Scenario) -> str:
+    """Say that a backward in two parts keeps what recomputation has brought back."""
+    if s.layout.pp == 1 or s.workload.recompute != "full" or not splits_backward(s.layout.schedule):
+        return ""
+    return (
+        f"{schedule_words(s.layout.schedule)} runs backward in two parts: what full recomputation computes "
+        "again stays until the part for weights has run, where a whole backward lets it go layer by layer."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from playbook.pictures.memory_layout import schedule_words
 from playbook.pictures.words import amount, bare, short, with_article
 from playbook.predict import ZeroState
 from playbook.spec import Layout
@@ -27,7 +28,14 @@ FRAMEWORKS = {
 }
 PAPERS = ", by the papers' accounting"
 """Behind a sentence whose numbers are the textbook's although another framework was asked for."""
-PHASES = {"F": "forward", "R": "recompute", "B": "backward", "O": "optimizer step"}
+PHASES = {
+    "F": "forward",
+    "R": "recompute",
+    "B": "backward",
+    "I": "backward for inputs",
+    "W": "backward for weights",
+    "O": "optimizer step",
+}
 
 
 def stage_name(zero: int) -> str:
@@ -42,6 +50,8 @@ def instant_words(instant: str) -> str:
     --------
     >>> instant_words("B layers.78"), instant_words("F lm_head"), instant_words("O root")
     ('backward of layer 78', 'forward of the head', 'optimizer step')
+    >>> instant_words("W layers.3")
+    'backward for weights of layer 3'
     """
     phase, _, block = instant.partition(" ")
     if phase == "O":
@@ -64,6 +74,13 @@ def layout_words(layout: Layout) -> str:
     used = [named.format(size) if name == "tp" else f"{name} {size}" for name, size in degrees if size > 1]
     ranks = counted(layout.world, "rank")
     return f"{ranks}: {' · '.join(used)}" if used and used != [f"dp {layout.dp}"] else ranks
+
+
+def kick(view: MemoryView) -> str:
+    """Line above the headline: the model, its ranks, the schedule of a pipeline."""
+    layout = view.scenario.layout
+    schedule = [schedule_words(layout.schedule)] if layout.pp > 1 else []
+    return " · ".join((view.model.name, layout_words(layout), *schedule, "training"))
 
 
 def bar_words(state: ZeroState, capacity_bytes: int) -> dict[str, Any]:

@@ -33,8 +33,9 @@ def test_the_first_rank_is_the_worst_and_said_so():
 
 def test_a_v_puts_the_embedding_and_the_head_on_one_rank():
     s = scenario(pp=4, schedule="zbv")
-    rows = stages_picture(s, pb.training_memory(s).pipeline)["rows"]
-    assert rows[0]["sub"] == "20 layers, embedding, head"
+    picture = stages_picture(s, pb.training_memory(s).pipeline)
+    assert picture["rows"][0]["sub"] == "20 layers, embedding, head"
+    assert "; ZB-V, 16 micro-batches; " in picture["title"][1]
 
 
 def test_without_a_pipeline_there_is_no_picture():

@@ -51,3 +51,16 @@ def test_selective_recomputation_beside_flash_attention_is_said_to_save_next_to_
 def test_a_plain_small_step_needs_no_words():
     work = pb.Workload(sequence=16, micro_batch=1, recompute="full")
     assert told("llama-2-7b", framework="textbook", workload=work, dp=1) == ""
+
+
+def test_math_attention_is_named_among_what_keeps_activations():
+    work = pb.Workload(attention="math")
+    assert "What lowers them: flash attention, recompute" in told("llama-3.1-8b", workload=work, dp=8, zero=3)
+
+
+def test_a_backward_in_two_parts_is_said_to_keep_what_is_computed_again():
+    work = pb.Workload(recompute="full", gradient_sync="last", global_batch=4)
+    split = told("toy-15m", framework="textbook", workload=work, pp=2, schedule="zb-h1")
+    assert "ZB-H1 runs backward in two parts" in split
+    whole = told("toy-15m", framework="textbook", workload=work, pp=2, schedule="gpipe")
+    assert "two parts" not in whole
