@@ -20,21 +20,11 @@ from playbook.pictures.memory_run import (
     with_step,
 )
 from playbook.pictures.memory_view import memory_view
-from playbook.pictures.models import model_choices
 from playbook.runtime.trace_scope import check_traceable
-from playbook.spec import Scenario, presets
-from playbook.spec.recipe import RECIPES
-from widgets.controls import paste, segments, select, slider
-from widgets.memory_controls import (
-    AXES,
-    DEGREES,
-    RANKS,
-    SEQUENCES,
-    frameworks,
-    options,
-    refusal,
-    remark,
-)
+from playbook.spec import Scenario
+from widgets import memory_controls as look
+from widgets.controls import descriptors
+from widgets.memory_options import options, refusal, remark
 from widgets.pool import Task, pool_ranks
 from widgets.running import RunningExplorer
 from widgets.stills import memory_png
@@ -61,72 +51,61 @@ class MemoryExplorer(RunningExplorer):
     """Model state under each ZeRO stage and one step over time, against the memory of a GPU."""
 
     CONTROLS = (
-        "model",
-        "recipe",
-        "ranks",
-        "zero",
-        "sequence",
-        "micro_batch",
-        "recompute",
-        "framework",
-        "gpu",
-        "tp",
-        "sequence_parallel",
-        "pp",
-        "cp",
-        "ep",
-        "microbatches",
-        "config",
+        *("model", "recipe", "ranks", "zero", "sequence", "micro_batch", "recompute", "framework", "gpu"),
+        *("tp", "sequence_parallel", "cp", "ep"),
+        *("pp", "schedule", "chunks", "stage_layers", "microbatches"),
+        *("attention", "loss", "config"),
     )
     VIEW = "memory"
 
     model = T.Unicode("llama-3.1-70b", help="Preset, or path of a Hugging Face config.json.").tag(
-        sync=True, control=select("Model", model_choices())
+        sync=True, control=look.MODEL
     )
     recipe = T.Unicode("fsdp2-mixed", help="Bytes per parameter of weight, gradient and optimizer.").tag(
-        sync=True,
-        control=select("Recipe", [(name, f"{name}, {one.state_bytes} B") for name, one in RECIPES.items()]),
+        sync=True, control=look.RECIPE
     )
-    ranks = T.Int(64, help="Data-parallel ranks that share the state.").tag(
-        sync=True, control=slider("Ranks N", RANKS)
-    )
+    ranks = T.Int(64, help="Data-parallel ranks that share the state.").tag(sync=True, control=look.RANKS)
     zero = T.Int(3, help="ZeRO stage of the step drawn: 0 is DDP, 3 is FSDP2.").tag(
-        sync=True, control=segments("Step of", [(0, "DDP"), (1, "Z-1"), (2, "Z-2"), (3, "Z-3")])
+        sync=True, control=look.ZERO
     )
-    sequence = T.Int(4096, help="Tokens of a sequence.").tag(sync=True, control=slider("Sequence", SEQUENCES))
-    micro_batch = T.Int(1, help="Sequences of a rank's forward.").tag(
-        sync=True, control=slider("Micro-batch", range(1, 17))
-    )
+    sequence = T.Int(4096, help="Tokens of a sequence.").tag(sync=True, control=look.SEQUENCE)
+    micro_batch = T.Int(1, help="Sequences of a rank's forward.").tag(sync=True, control=look.MICRO_BATCH)
     recompute = T.Unicode("full", help="What backward computes again instead of keeping it.").tag(
-        sync=True, control=segments("Recompute", [(name, name) for name in ("none", "selective", "full")])
+        sync=True, control=look.RECOMPUTE
     )
-    framework = T.Unicode("torch", help="Whose buffers are counted.").tag(
-        sync=True, control=select("Framework", frameworks())
-    )
+    framework = T.Unicode("torch", help="Whose buffers are counted.").tag(sync=True, control=look.FRAMEWORK)
     gpu = T.Unicode("h100", help="Device whose memory, as its driver reports it, is the limit.").tag(
-        sync=True, control=select("GPU", [(name, name.upper()) for name in presets.names("gpus")])
+        sync=True, control=look.GPU
     )
 
-    tp = T.Int(1, help="Tensor parallel ranks.").tag(
-        sync=True, control=slider("Tensor tp", DEGREES, more=AXES, brief="tp")
-    )
+    tp = T.Int(1, help="Tensor parallel ranks.").tag(sync=True, control=look.TP)
     sequence_parallel = T.Bool(True, help="Tensor parallel ranks split the norms' activations too.").tag(
-        sync=True, control=segments("Sequence parallel", ((True, "on"), (False, "off")), AXES, "SP")
+        sync=True, control=look.SEQUENCE_PARALLEL
     )
-    pp = T.Int(1, help="Pipeline ranks, under 1F1B.").tag(
-        sync=True, control=slider("Pipeline pp", DEGREES, more=AXES, brief="pp")
+    cp = T.Int(1, help="Context parallel ranks, which share a sequence.").tag(sync=True, control=look.CP)
+    ep = T.Int(1, help="Expert parallel ranks, among those that exist.").tag(sync=True, control=look.EP)
+    pp = T.Int(1, help="Pipeline ranks, which share the layers.").tag(sync=True, control=look.PP)
+    schedule = T.Unicode(
+        "1f1b", help="Order in which pipeline ranks run micro-batches: how many each holds at once."
+    ).tag(sync=True, control=look.SCHEDULE)
+    chunks = T.Int(2, help="Chunks v of each pipeline rank, for the schedules that take any number.").tag(
+        sync=True, control=look.CHUNKS
     )
-    cp = T.Int(1, help="Context parallel ranks, which share a sequence.").tag(
-        sync=True, control=slider("Context cp", DEGREES, more=AXES, brief="cp")
-    )
-    ep = T.Int(1, help="Expert parallel ranks, among those that exist.").tag(
-        sync=True, control=slider("Expert ep", DEGREES, more=AXES, brief="ep")
-    )
+    stage_layers = T.Unicode(
+        "", help="Layers of each stage in order of depth, such as 22,20,20,18; empty: equal ones."
+    ).tag(sync=True, control=look.STAGE_LAYERS)
     microbatches = T.Int(0, help="Micro-batches of a step; 0 is as many as pipeline ranks.").tag(
-        sync=True, control=slider("Micro-batches", (0, *DEGREES, 128), "auto", AXES, "micro-batches")
+        sync=True, control=look.MICROBATCHES
     )
+
+    attention = T.Unicode("flash", help="Flash attention keeps no scores, math does.").tag(
+        sync=True, control=look.ATTENTION
+    )
+    loss = T.Unicode(
+        "eager", help="Logits at once: all (eager), some rows (chunked) or a tensor rank's words (parallel)."
+    ).tag(sync=True, control=look.LOSS)
     config = T.Unicode("", help="A Hugging Face config.json, pasted; it then is the model.").tag(
-        sync=True, control=paste("Text of a config.json", more="Own model", brief="paste a config.json")
+        sync=True, control=look.CONFIG
     )
 
     def __init__(self, model: str = "llama-3.1-70b", **given: Any) -> None:
@@ -136,11 +115,19 @@ class MemoryExplorer(RunningExplorer):
         self._target: StandIn | Scenario | None = None
         self._memories: list[dict[str, Any]] = []
         self._step = 0.0
+        if isinstance(given.get("stage_layers"), list | tuple):  # as `Layout` takes them
+            given["stage_layers"] = ",".join(map(str, given["stage_layers"]))
         super().__init__(model=model, **given)
 
     def options(self) -> dict[str, Any]:
         """What controls say of the picture: not in use, or not as asked for."""
-        return options(self._view, self.tp, self.config, self.model)
+        return options(self._view, {name: getattr(self, name) for name in self.CONTROLS})
+
+    def _refuse(self, control: str, words: str) -> None:
+        """Say why a value is refused, beside the controls that count now: another may have to change."""
+        with self._lock, self.hold_sync():
+            self.controls = descriptors(self.traits(), self.CONTROLS, self.options())
+            super()._refuse(control, words)
 
     def draw(self) -> dict[str, Any]:
         """Picture of the scenario, with its trace and with the real step of its stand-in where they ran."""

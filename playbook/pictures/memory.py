@@ -14,7 +14,7 @@ from playbook.pictures.memory_step import step_picture
 from playbook.pictures.memory_table import table_rows
 from playbook.pictures.memory_view import MemoryView
 from playbook.pictures.memory_warnings import warnings
-from playbook.pictures.memory_words import bar_words, cut_words, headline, layout_words, whose
+from playbook.pictures.memory_words import bar_words, cut_words, headline, kick, layout_words, whose
 from playbook.pictures.words import amount, bare
 from playbook.predict import ZeroState
 from playbook.units import gb
@@ -34,7 +34,7 @@ def memory_picture(view: MemoryView, measured: MeasuredMemory | None = None) -> 
         Trace of this scenario and real step of a small one, as far as there are.
     """
     return {
-        "kick": f"{view.model.name} · {layout_words(view.scenario.layout)} · training",
+        "kick": kick(view),
         "headline": headline(view),
         "bars": _bars(view),
         "step": step_picture(view),

@@ -65,10 +65,21 @@ def stand_in(shown: Scenario) -> StandIn:
         "recipe": _recipe(strategy, shown.workload.recipe),
     }
     where = f"toy-15m, {stage_name(zero)} on {counted(ranks, 'rank')}"
-    words = f"{where}, sequence {thousands(levers['sequence'])}, {levers['recipe']}"
+    words = f"{where}, sequence {thousands(levers['sequence'])}, {levers['recipe']}{own_kernels(shown)}"
     return StandIn(
         strategy=strategy, levers=levers, scenario=plan(strategy).scenario(ranks, **levers), words=words
     )
+
+
+def own_kernels(shown: Scenario) -> str:
+    """Attention and loss of the real step where those shown are others, which it does not have."""
+    work = shown.workload
+    own = [
+        words
+        for words, asked in (("flash attention", work.attention), ("the eager loss", work.loss))
+        if asked not in words
+    ]
+    return f", {' and '.join(own)}" if own else ""
 
 
 def _recipe(strategy: str, shown: str) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from playbook.pictures.memory_groups import STATE
 from playbook.predict import ZeroState, zero_states
-from playbook.predict.orders import pipeline
+from playbook.predict.orders import routes
 from playbook.predict.padding import largest_share
 from playbook.predict.stages import blocks_of, context
 from playbook.program.block import Block
@@ -64,7 +64,7 @@ def plain(s: Scenario) -> Workload:
 def _state_terms(s: Scenario, rank: int) -> tuple[tuple[str, int], ...]:
     ctx, mine = context(s, rank), s.layout.coordinates(rank)["pp"]
     held: Counter[str] = Counter()
-    for slot, owner in enumerate(pipeline(s).placement):
+    for slot, owner in enumerate(routes(s)[0]):
         if owner == mine:
             for block in blocks_of(s, slot, ctx):
                 held.update(block_state(block))

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from playbook.pictures.memory_layout import pipeline_fields
 from playbook.pictures.memory_passes import LayerStep, layer_steps
 from playbook.pictures.memory_states import rank_states
 from playbook.predict import TrainingMemory, ZeroState, training_memory
@@ -80,6 +81,11 @@ def memory_view(
     microbatches: int = 0,
     config: str = "",
     sequence_parallel: bool = True,
+    schedule: str = "1f1b",
+    chunks: int = 2,
+    stage_layers: str = "",
+    attention: str = "flash",
+    loss: str = "eager",
 ) -> MemoryView:
     """Predict a training step.
 
@@ -97,13 +103,19 @@ def memory_view(
     gpu
         GPU preset.
     tp, pp, cp, ep
-        As in `playbook.Layout`. Layers that the pipeline ranks do not divide are dealt out unevenly.
+        As in `playbook.Layout`.
     microbatches
         Micro-batches of a step; 0 is as many as pipeline ranks.
     config
         Text of a Hugging Face `config.json`, which then is the model.
     sequence_parallel
         Whether tensor parallel ranks also split the norms' activations; without tensor parallelism none do.
+    schedule, chunks, stage_layers
+        Of a pipeline: one of the twelve schedules or a CSV file, chunks of a rank where the schedule takes
+        any number, and layers of each stage as text. Without that text layers that the stages do not divide
+        are dealt out unevenly.
+    attention, loss
+        As in `playbook.Workload`.
 
     Raises
     ------
@@ -116,12 +128,11 @@ def memory_view(
     layout = Layout(
         dp=ranks,
         tp=tp,
-        pp=pp,
         cp=cp,
         ep=ep,
         zero=zero,
         sequence_parallel=sequence_parallel and tp > 1,
-        stage_layers=uneven(shown.layers, pp),
+        **pipeline_fields(shown.layers, pp=pp, schedule=schedule, chunks=chunks, stage_layers=stage_layers),
     )
     work = Workload(
         sequence=drawn,
@@ -129,6 +140,8 @@ def memory_view(
         global_batch=ranks * micro_batch * (microbatches or pp),
         recipe=recipe,
         recompute=recompute,
+        attention=attention,
+        loss=loss,
     )
     cluster = smallest_cluster(layout.world, gpu)
     made = Scenario(shown, work, layout, cluster, framework=framework)
@@ -154,20 +167,6 @@ def _view_of(s: Scenario, asked: str = "", note: str = "", cut_from: int = 0) ->
         note=note,
         cut_from=cut_from,
     )
-
-
-def uneven(layers: int, stages: int) -> tuple[int, ...] | None:
-    """Layers of each stage where they do not divide, the larger ones first; None where they do.
-
-    Examples
-    --------
-    >>> uneven(61, 4), uneven(80, 4)
-    ((16, 15, 15, 15), None)
-    """
-    if stages < 1 or layers < stages or layers % stages == 0:
-        return None
-    each, more = divmod(layers, stages)
-    return (each + 1,) * more + (each,) * (stages - more)
 
 
 def ranks_alike(layout: Layout, pp_rank: int) -> range | None:
