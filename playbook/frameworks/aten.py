@@ -21,7 +21,7 @@ def norm_forward(
     z: Sizes, owner: str, into: str, out: str, numel: Size, count: Size, region: Region
 ) -> list[Line]:
     """RMS norm of `count` vectors, `numel` values in all; the output feeds split products unless it is a
-    head's."""
+    head's. The weight is multiplied in by a caller, behind the function whose variables hold what is wide."""
     half, own = z.value < WIDE, f"{owner} "
     wide = own + "wide" if half else into
     squares, mean, shifted, scale = (own + name for name in ("squares", "mean", "shifted", "scale"))
@@ -40,10 +40,10 @@ def norm_forward(
     ]
     if half:
         normal = Made(own + "normal", z.value * numel, region)
-        lines.append(Line(owner=owner, op="_to_copy", makes=(normal,), holds=(scaled,)))
+        lines.append(Line(owner=owner, op="_to_copy", makes=(normal,), holds=(scaled, wide, scale)))
     gathered: Region = "gathered" if region == "full" else region
     made = Made(out, z.value * numel, gathered)
-    return [*lines, Line(owner=owner, op="mul", makes=(made,), holds=(own + "normal", wide, scale))]
+    return [*lines, Line(owner=owner, op="mul", makes=(made,), holds=(own + "normal",))]
 
 
 def norm_backward(

@@ -18,7 +18,7 @@ from dataclasses import replace
 from playbook.frameworks.aten_ends import rotary
 from playbook.frameworks.lines import Segment, of_forward
 from playbook.program.block import Block, Tensor
-from playbook.program.op import END, FIRST, At, Op, Size, rows
+from playbook.program.op import BEFORE_STEP, END, FIRST, At, Op, Size, rows
 from playbook.program.passes import Blocks
 from playbook.program.policy import Context, Sizes
 from playbook.spec import Scenario
@@ -72,7 +72,8 @@ def receives(block: Block, ctx: Context, sizes: Sizes, size: Size, waits: bool) 
         before = replace(
             gradient, name="gradient before", birth=At("B", END), bwd_end=At("B", END), when="step"
         )
-        sent = [gradient, before] if waits else [replace(gradient, bwd_end=At("O", END))]
+        kept = replace(gradient, bwd_end=BEFORE_STEP, weight_end=At("O", END))
+        sent = [gradient, before] if waits else [kept]
     ahead = Segment("F", rotary(sizes))
     made = [keep_tables(tensor) for tensor in of_forward(ahead, Segment("B", ()))]
     return replace(
@@ -103,7 +104,7 @@ def sends(block: Block, ctx: Context, size: Size, waits: bool) -> Block:
         if tensor.name == "output" and handed:
             tensor = replace(tensor, bwd_end=None, weight_end=None, term="temporary")
         elif tensor.name == "output":
-            end = At("B", END, FIRST) if waits else At("O", END)
+            end = At("B", END, FIRST) if waits else BEFORE_STEP
             tensor = replace(tensor, bwd_end=end, weight_end=tensor.weight_end if waits else None)
         tensors.append(tensor)
     return replace(block, tensors=(*tensors, room("rooms for gradients", ctx, size)))

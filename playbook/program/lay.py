@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from playbook.program.block import Block, Tensor
 from playbook.program.names import Names
-from playbook.program.op import At
-from playbook.program.order import EVERY, ONLY, SEGMENTS, STATE, WHEN, Flags, Ints, Turn, runs_in_turn
+from playbook.program.op import BEFORE_STEP, At
+from playbook.program.order import EVERY, ONLY, SEGMENTS, STATE, STEP, WHEN, Flags, Ints, Turn, runs_in_turn
 from playbook.program.segment import Rows, SegmentRows
 from playbook.program.split import Split, split_ends
 from playbook.tables import TERMS
@@ -74,7 +74,7 @@ class Stage:
     @cached_property
     def split(self) -> Split:
         """Backward in its two parts."""
-        return Split(self.segments["B"], self.rows["B"])
+        return Split(self.segments["B"], self.rows["B"], self.segments["O"])
 
     @cached_property
     def split_rows(self) -> dict[str, Rows]:
@@ -194,6 +194,8 @@ class Stage:
             return known[key]
         if at is None or at.segment == "S":
             known[key] = STATE, np.zeros(len(instances), dtype=np.int64)
+        elif at == BEFORE_STEP:
+            known[key] = STEP, np.full(len(instances), -1)
         else:
             letter = "B" if at.segment in "IW" else at.segment
             rows = self._after if letter == "G" else self.segments[letter]

@@ -115,10 +115,11 @@ class Lifetimes:
         return self.placed[run].start + self._compressed(run, row, birth)
 
     def _step_rows(self, number: int, row: Ints) -> Ints:
-        """Rows of the optimizer segment; the optimizer itself is one row for all stages of the rank."""
+        """Rows of the optimizer segment; the optimizer itself is one row for all stages of the rank, and −1
+        the row before it."""
         before = min(self.step_start.values())
         lead = 1 if self.step_start[number] > before else 0
-        return np.where(row == 0, before, self.step_start[number] + row - lead)
+        return np.where(row <= 0, before + row, self.step_start[number] + row - lead)
 
     def _compressed(self, run: Run, row: Ints, birth: bool) -> Ints:
         """Place of a row among the kept ones; a row that is left out stands for the next one, or the one

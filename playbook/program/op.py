@@ -50,6 +50,8 @@ class At(NamedTuple):
 
 W_END = At("W", END, FIRST)
 OPTIMIZER = At("O", "/optimizer#0", FIRST)
+BEFORE_STEP = At("O", "<")
+"""The last row before the optimizer's, whatever run of the rank it is in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from playbook.program.block import Tensor
 from playbook.program.ids import PHASES
 from playbook.program.op import END, START, W_END, At
-from playbook.program.order import BACKWARD, INPUT, WEIGHT, Ints
+from playbook.program.order import BACKWARD, INPUT, SEGMENTS, WEIGHT, Ints
 from playbook.program.segment import Rows, SegmentRows, asked_blocks
 
 Mask = NDArray[np.bool_]
@@ -30,10 +30,12 @@ class Split:
     ----------
     backward, rows
         The segment B of a stage, and its rows.
+    step
+        The segment O.
     """
 
-    def __init__(self, backward: SegmentRows, rows: Rows) -> None:
-        self.backward, self.whole = backward, rows
+    def __init__(self, backward: SegmentRows, rows: Rows, step: SegmentRows) -> None:
+        self.backward, self.whole, self.step = backward, rows, step
         self.late: Mask = rows.for_weights.astype(bool)
         self.kept = {INPUT: np.flatnonzero(~self.late), WEIGHT: self._in_turn(np.flatnonzero(self.late))}
         begin = np.concatenate(([0], np.cumsum(~self.late)))
@@ -116,7 +118,9 @@ def split_ends(
         begin = mine.stop
         death = tensor.weight_end or tensor.death
         if tensor.weight_end:
-            segment[mine], row[mine] = BACKWARD, split.backward.place(tensor.weight_end, instances)
+            rows = split.step if tensor.weight_end.segment == "O" else split.backward
+            segment[mine] = SEGMENTS.index(rows.letter)
+            row[mine] = rows.place(tensor.weight_end, instances)
         if death == W_END and len(split.kept[WEIGHT]):
             row[mine] = split.kept[WEIGHT][-1]
         if tensor.birth.segment in "BIW":

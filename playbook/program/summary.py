@@ -158,7 +158,7 @@ def optimizer_step(stages: Sequence[Stage]) -> Summary:
             (tensors.death_segment, tensors.death_row, gone),
         ):
             mine = (code == STEP) & (tensors.birth_segment != STATE)
-            at = np.where(place[mine] == 0, 0, place[mine] + row - 1)
+            at = np.where(place[mine] <= 0, place[mine], place[mine] + row - 1)
             events.append((at, tensors.term[mine], tensors.size[mine]))
         row += len(stage.rows["O"]) - 1
     births, deaths = (
