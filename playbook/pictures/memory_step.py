@@ -132,5 +132,5 @@ def turn_words(view: MemoryView) -> str:
     if found == "FB":
         return f"forward of all {several}, then backward"
     if "I" in found:
-        return f"forward, backward for inputs and for weights of {several} in turn"
+        return f"forward and both parts of backward of {several} in turn"
     return f"forward and backward of {several} in turn"

@@ -108,6 +108,8 @@ test('a recorded twin is a solid point that says what it is, and short stretches
   assert.match(markup, /class="point"/);
   assert.match(markup, /twin 6\.20 GB/);
   assert.match(markup, />forward and backward of 64 micro-batches in turn</);
+  const [, middle] = drawArea(twin, unpack(twin, typed), 320, { limit: 85e9, limitWords: 'x', point: null }).match(/<text x="([\d.]+)"[^>]*>forward and/);
+  assert.ok(Number(middle) >= 48 * 5.25 / 2, 'words of 48 letters begin inside a narrow picture');
   assert.match(comparison({ head: 'h', rows: [{ label: 'peak', measured: '6.20', by: 'twin', source: 'an H200' }] }), /title="an H200"><span class="soft">twin<\/span> 6\.20/);
 });
 test('words beside a bar leave out the parts where there is no room', () => {

@@ -18,7 +18,7 @@ def view(**given: object) -> MemoryView:
         ("1f1b", 16, "forward and backward of 16 micro-batches in turn"),
         ("gpipe", 16, "forward of all 16 micro-batches, then backward"),
         ("looped-bfs", 4, "forward of all 4 micro-batches, then backward"),
-        ("zb-h1", 4, "forward, backward for inputs and for weights of 4 micro-batches in turn"),
+        ("zb-h1", 4, "forward and both parts of backward of 4 micro-batches in turn"),
         ("gpipe", 1, ""),
     ],
 )

@@ -230,7 +230,7 @@ def test_a_picture_of_another_schedule_does_not_say_1f1b():
     words = json.dumps({**explorer.picture, "step": {"title": step["title"], "turns": step["turns"]}})
     assert "1f1b" not in words.lower()
     assert "ZB-V, 16 micro-batches" in explorer.picture["stages"]["title"][1]
-    assert step["turns"] == "forward, backward for inputs and for weights of 16 micro-batches in turn"
+    assert step["turns"] == "forward and both parts of backward of 16 micro-batches in turn"
     assert "1f1b" not in " ".join(one["help"] for one in explorer.controls).lower()
 
 

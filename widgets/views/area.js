@@ -2,7 +2,7 @@
 import { bare, plain } from './format.js';
 import { circle, diamond, line, path, rect, svg, text, ticks } from './svg.js';
 
-const LEFT = 34, TOP = 26, HEIGHT = 210, KEY = 156;
+const LEFT = 34, TOP = 26, HEIGHT = 210, KEY = 156, LETTER = 5.4;
 const NAMES = { parameters: 'parameters', optimizer: 'optimizer', gradients: 'gradients', activations: 'activations', unsharded: 'unsharded layers', temporary: 'temporary', communication: 'comm. buffers', logits: 'logits' };
 
 // Levels in bytes, points × terms, from parts of the highest one.
@@ -68,7 +68,8 @@ function spans(step, s) {
   const named = step.spans.map(([words, first, last]) => { const a = s.x(first), b = s.x(last + 1); return [a, b, fit(words, a, b) || fit(words.split(',')[0], a, b)]; });
   const together = step.turns && (!named.length || named.some(([, , said]) => !said));
   const marks = named.map(([a, b, said]) => line(a, low, a, low + 6, 'ink2') + (said && !together ? text((a + b) / 2, low + 16, said, 'm s c') : '')).join('');
-  return together ? marks + text((LEFT + s.right) / 2, low + 17, step.turns, 'm s c') : marks;
+  // In the middle, or so far to the right that the words begin inside.
+  return together ? marks + text(Math.max((LEFT + s.right) / 2, LETTER / 2 * step.turns.length), low + 17, step.turns, 'm s c') : marks;
 }
 
 function limitLine(step, s, limit, words) {
