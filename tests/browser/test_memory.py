@@ -100,6 +100,28 @@ def test_pipeline_ranks_appear_and_the_worst_one_is_named(shown: Locator, pictur
     shown.screenshot(path=pictures / "memory-pipeline-light.png")
 
 
+def test_a_schedule_and_the_layers_of_its_stages_are_chosen_beside_pipeline_ranks(
+    shown: Locator, pictures: Path
+) -> None:
+    schedule, layers = part(shown, "control-schedule"), part(shown, "control-stage_layers")
+    schedule.select_option(label="GPipe")
+    expect(part(shown, "stages-words")).to_contain_text("GPipe, 16 micro-batches")
+    expect(part(shown, "control-chunks")).to_have_count(0)
+    layers.fill("22,20,20")
+    layers.press("Enter")
+    refused = shown.locator(".refusal:not([hidden])")
+    expect(refused).to_contain_text("stage_layers has 3 numbers but pp=4")
+    shown.screenshot(path=pictures / "memory-stages-refused-light.png")
+    layers.fill("22,20,20,18")
+    layers.press("Enter")
+    expect(refused).to_have_count(0)
+    expect(shown.locator("[data-stages] text").filter(has_text="18 layers, head")).to_have_count(1)
+    layers.fill("")
+    layers.press("Enter")
+    schedule.select_option(label="1F1B")
+    expect(part(shown, "stages-words")).to_contain_text("1F1B, 16 micro-batches")
+
+
 def test_sequence_parallelism_is_a_choice_among_tensor_ranks(shown: Locator, pictures: Path) -> None:
     kick, choice = shown.locator(".kick"), part(shown, "control-sequence_parallel")
     expect(kick).to_contain_text("tp 8 with SP")
@@ -143,7 +165,8 @@ def test_a_pasted_configuration_is_the_model_and_a_mistake_is_answered_there(
     expect(shown.locator(".kick")).to_contain_text("my-llama · 256 ranks")
     expect(refused).to_have_count(0)
     expect(part(shown, "control-model")).to_be_disabled()
-    expect(shown.locator(".note.idle")).to_contain_text("Not in use: the pasted config.json is the model.")
+    said = shown.locator(".note.idle").filter(has_text="Not in use: the pasted config.json is the model.")
+    expect(said).to_have_count(1)
     shown.screenshot(path=pictures / "memory-pasted-light.png")
     area = part(shown, "control-config")
     area.press("Control+a")
