@@ -15,6 +15,17 @@ settings.register_profile(
 )
 settings.load_profile("bench")
 
+ALONE = ("dist", "browser")
+"""Marks of tests that start processes of their own: of two workers one has them all, in turn."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tell `--dist loadgroup` what goes together: all that start ranks or a browser, and else a file."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            alone = any(item.get_closest_marker(name) for name in ALONE)
+            item.add_marker(pytest.mark.xdist_group("ranks" if alone else item.location[0]))
+
 
 @pytest.fixture(scope="session")
 def chromium() -> str:

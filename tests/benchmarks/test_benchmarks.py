@@ -6,11 +6,11 @@ from benchmarks.figure import Figure, as_markdown
 from benchmarks.machine import describe_machine
 from benchmarks.registry import benchmarks
 
-WITH_RANKS = {"warm_job"}
+STARTS = {"warm_job": pytest.mark.dist, "redraw_browser": pytest.mark.browser}
 
 
 def case(name):
-    return pytest.param(name, marks=[pytest.mark.dist] if name in WITH_RANKS else [])
+    return pytest.param(name, marks=STARTS.get(name, ()))
 
 
 @pytest.mark.timeout(400)

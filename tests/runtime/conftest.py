@@ -8,7 +8,7 @@ import pytest
 from playbook.runtime.pool import Pool
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Run directories of the tests go to a folder of the tests."""
     folder = tmp_path_factory.mktemp("runs")

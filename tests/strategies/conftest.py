@@ -39,7 +39,7 @@ def odd(tiny):
     return replace(tiny, name="odd", hidden=21, ffn=43, vocabulary=131)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def runs(tmp_path_factory):
     """Run directories of the tests go to a folder of the tests."""
     with pytest.MonkeyPatch.context() as patch:
