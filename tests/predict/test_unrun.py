@@ -28,15 +28,19 @@ def test_what_the_tracer_refuses_is_said_beside_the_prediction(name, layout, syn
         check_traceable(s)
 
 
-def test_split_backwards_over_weights_that_are_freed_are_refused_and_said():
-    # Traced on the last stage of zb-h1: with reshard no row of W, no reduction and no optimizer step.
-    freed = scenario(
-        layout=Layout(pp=2, dp=2, zero=3, schedule="zb-h1"), global_batch=8, gradient_sync="last"
-    )
-    assert "use reshard=False" in pb.training_memory(freed).note
-    with pytest.raises(ValueError, match="use reshard=False, or a schedule that does not split backward"):
-        check_traceable(freed)
-    kept = replace(freed, layout=replace(freed.layout, reshard=False))
+@pytest.mark.parametrize(
+    ("zero", "words"),
+    [(3, "use reshard=False"), (1, "use zero=3 with reshard"), (0, "use zero=3 with reshard")],
+)
+def test_split_backwards_that_lose_gradients_are_refused_and_said(zero, words):
+    # Traced on the last stage of zb-h1: under FSDP2 with reshard no row of W, no reduction and no optimizer
+    # step; under DDP no all-reduce.
+    lossy = Layout(pp=2, dp=2, zero=zero, schedule="zb-h1")
+    s = scenario(layout=lossy, global_batch=8, gradient_sync="last")
+    assert words in pb.training_memory(s).note
+    with pytest.raises(ValueError, match=words):
+        check_traceable(s)
+    kept = replace(s, layout=replace(lossy, zero=3, reshard=False))
     assert "torch's pipelines" not in pb.training_memory(kept).note
     check_traceable(kept)
 

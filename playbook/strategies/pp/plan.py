@@ -152,12 +152,28 @@ def refuse_run(scenario: Scenario, by_hand: bool) -> None:
             f"schedule={layout.schedule} is none of the library's that run here, "
             f"{', '.join(LIBRARY_SCHEDULES)}; use by='hand'"
         )
-    if not by_hand and order.splits_backward and layout.zero == 3 and layout.reshard:
-        # `stage_backward_input` asks for the nodes of the parameters that the stage has before its backward
-        # gathers them, those of the shards, which no node of its graph leads to (torch 2.13, traced).
+    if not by_hand and order.splits_backward:
+        refuse_lost_gradients(layout)
+
+
+def refuse_lost_gradients(layout: Layout) -> None:
+    """Refuse data parallelism for which torch's split backward loses gradients without a word (torch 2.13,
+    traced).
+
+    `stage_backward_input` asks for the nodes of the parameters that the stage has before its backward gathers
+    them: those of FSDP2's shards, to which no node of its graph leads. `stage_backward_weight` takes
+    gradients by `autograd.grad`, which calls none of the hooks by which DDP reduces.
+    """
+    if layout.zero == 3 and layout.reshard:
         raise ValueError(
             f"schedule={layout.schedule} with zero=3: torch's split backward makes no gradients of weights "
             "that FSDP2 frees after forward; use reshard=False, or a schedule that does not split backward"
+        )
+    if layout.zero < 3 and layout.dp > 1:
+        raise ValueError(
+            f"schedule={layout.schedule} with dp={layout.dp} and zero={layout.zero}: torch's split backward "
+            "calls none of DDP's hooks, so that replicas would go apart; use zero=3 with reshard=False, or a "
+            "schedule that does not split backward"
         )
 
 
