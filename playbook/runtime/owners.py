@@ -129,6 +129,11 @@ class Owners:
             return self._in_node(node)
         return self._loose()
 
+    @property
+    def stage(self) -> str:
+        """Name of the pipeline stage that runs, which has buckets of its own; empty without a pipeline."""
+        return ""
+
     def message(self, args: tuple) -> Place | None:
         """Return where a message between ranks belongs, by the arguments of its call, or None."""
         return None

@@ -86,7 +86,7 @@ class Recorder(DispatchMode):
         self.rows: list[Row] = []
         self.places: list[Place | None] = []
         self._counts: Counter[tuple] = Counter()
-        self._buckets: Counter[int] = Counter()
+        self._buckets: Counter[tuple[int, str]] = Counter()
         self._optimizer_seen = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -145,11 +145,13 @@ class Recorder(DispatchMode):
                 self.ledger.mark(tensor, "gradients")
 
     def _collective_owner(self, place: Place, axis: str | None) -> str:
-        """Owner of a collective: its block, for whose sake it runs, or the next bucket of its micro-batch."""
+        """Owner of a collective: its block, for whose sake it runs, or the next bucket of its stage and
+        micro-batch."""
         if not place.outside or place.phase == "F" or axis not in REPLICAS:
             return block_of(place.owner)
-        number = self._buckets[place.microbatch]
-        self._buckets[place.microbatch] += 1
+        among = place.microbatch, self.owners.stage
+        number = self._buckets[among]
+        self._buckets[among] += 1
         return f"bucket{number}"
 
 

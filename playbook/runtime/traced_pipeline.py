@@ -45,7 +45,9 @@ class ToldStages:
         work, model = self.scenario.workload, self.scenario.model
         dtype = torch.bfloat16 if self.scenario.recipe.compute_bytes == 2 else torch.get_default_dtype()
         tokens = torch.zeros(work.micro_batch, work.sequence, dtype=torch.int64)
-        hidden = torch.zeros(*tokens.shape, model.hidden, dtype=dtype, requires_grad=True)
+        layout = self.scenario.layout
+        own = work.sequence // (layout.tp if layout.sequence_parallel else 1)
+        hidden = torch.zeros(work.micro_batch, own, model.hidden, dtype=dtype, requires_grad=True)
         logits = torch.zeros(*tokens.shape, model.vocabulary, dtype=dtype, requires_grad=True)
         ends = {
             "input_args": tokens if index == 0 else hidden,
@@ -99,6 +101,12 @@ class PipelineOwners(ActionOwners):
             yield
         if kind in COMPUTE:
             self._last = parse(action)
+
+    @property
+    def stage(self) -> str:
+        """Name of the stage that runs, or ran last."""
+        running = self._action or self._last
+        return "" if running is None else running.owner
 
     def message(self, args: tuple) -> Place | None:
         """Return where a message belongs: to the action that needs or made it."""

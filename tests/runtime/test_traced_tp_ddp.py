@@ -69,6 +69,13 @@ def test_a_stage_holds_new_gradients_beside_the_sums_too():
     assert memory.peak_bytes == pytest.approx(traced.peak_bytes, rel=5e-3)
 
 
+def test_the_buckets_of_each_stage_are_numbered_from_the_first():
+    case = scenario({**STAGED, "sequence": 16}, pp=2, dp=2, chunks=2, schedule="interleaved-1f1b")
+    names = [f"m3/B/bucket{number}/all_reduce@dp#{stage}" for stage in (0, 1) for number in (0, 1)]
+    assert [text for text in record_scenario(case, 2).ids if "bucket" in text] == names
+    assert [text for text in pb.program(case, 2).ids() if "bucket" in text] == names
+
+
 def test_buckets_go_when_backward_is_over_the_last_made_first():
     ids = pb.program(scenario(tp=2, dp=2)).ids()
     back = [parse(text) for text in ids if "/B/" in text]
