@@ -47,6 +47,8 @@ class Tensor:
         holds forward's copy, and its release where a schedule splits backward; None if there is none.
     per_token
         Whether its bytes grow with the tokens, which context parallelism divides (sums of gradients do not).
+    alone
+        Whether a rank holds one such tensor at a time, the largest of all its stages.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Tensor:
     group: str = ""
     kept: tuple[At, At | None] | None = None
     per_token: bool = True
+    alone: bool = False
 
     @property
     def saved(self) -> bool:

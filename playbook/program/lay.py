@@ -22,7 +22,8 @@ class Tensors:
     """Tensors of a stage: where each is born and dies, as segment and row of one micro-batch.
 
     `size` is in bytes, `template` an index into `Stage.templates`. `forward_row` is the row of the stage's
-    next forward in which a tensor of backward goes, −1 for none.
+    next forward in which a tensor of backward goes, −1 for none. Of tensors that are `alone` a rank holds
+    those of one stage.
     """
 
     birth_segment: Ints
@@ -34,6 +35,7 @@ class Tensors:
     when: Ints
     template: Ints
     forward_row: Ints
+    alone: Flags
 
     def __len__(self) -> int:
         return len(self.size)
@@ -130,6 +132,11 @@ class Stage:
         return replace(found, **dict(zip(names, ends, strict=True)))
 
     @cached_property
+    def alone_bytes(self) -> int:
+        """Bytes of the tensors that a rank holds of one stage only."""
+        return int(self._all.size[self._all.alone].sum())
+
+    @cached_property
     def steady(self) -> bool:
         """Whether every micro-batch has the same rows and tensors, the first and the last too."""
         columns = [self._all.when, *(rows.when for rows in self.rows.values())]
@@ -172,6 +179,7 @@ class Stage:
             term=column(lambda tensor: TERMS.index(tensor.term)),
             when=column(lambda tensor: WHEN.index(tensor.when)),
             template=index,
+            alone=np.array([tensor.alone for tensor in self.templates], dtype=bool)[index],
             forward_row=joined(
                 [self._crossing(t, each) for t, each in zip(self.templates, spread, strict=True)]
             )
@@ -201,6 +209,11 @@ class Stage:
             rows = self._after if letter == "G" else self.segments[letter]
             known[key] = SEGMENTS.index(letter), rows.place(at, instances)
         return known[key]
+
+
+def widest(stages: Sequence[Stage]) -> int:
+    """Place of the stage of a rank that has the most of what the rank holds of one stage only."""
+    return max(range(len(stages)), key=lambda place: stages[place].alone_bytes)
 
 
 def joined(parts: list[Ints]) -> Ints:

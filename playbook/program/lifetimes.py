@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from playbook.program.lay import Stage, Tensors, joined
+from playbook.program.lay import Stage, Tensors, joined, widest
 from playbook.program.order import (
     BACKWARD,
     COPIES,
@@ -42,6 +42,7 @@ class Lifetimes:
         self.kept: dict[tuple[int, str, Turn], Ints] = {}
         self.placed: dict[Run, Placed] = {}
         self.step_start: dict[int, int] = {}
+        self.widest = tuple(stages)[widest(tuple(stages.values()))]
         self.runs: dict[int, list[Run]] = {number: [] for number in stages}
         self.total = self._place()
 
@@ -149,7 +150,7 @@ class Lifetimes:
     def _alike(self, number: int, trips: list[tuple[Run, ...]], offset: int) -> tuple[Ints, Ints, Ints]:
         stage, example = self.stages[number], trips[0]
         tensors = stage.tensors_of(example[-1].segment)
-        index = np.flatnonzero(~once(tensors))
+        index = np.flatnonzero(~once(tensors) & (~tensors.alone | (number == self.widest)))
         index = index[self._alive(stage, tensors, index, example)]
         starts = np.array([[self.placed[run].start for run in trip] for trip in trips], dtype=np.int64)
         found = []

@@ -62,7 +62,7 @@ SCRATCH = {"fused": 0, "foreach": 1, "for-loop": 2}
 
 def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:
     """What the optimizer holds while it runs: copies of all it updates, or of the largest parameter of the
-    stage where it takes one at a time.
+    rank where it takes one at a time.
 
     A fused kernel needs none, foreach one, the for-loop two, one parameter at a time. Where the policy widens
     gradients there is one more and any kernel takes one at a time.
@@ -71,7 +71,8 @@ def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:
     copies = SCRATCH[ctx.optimizer_kernel] + widens(ctx)
     if not ctx.policy.buffers or not copies:
         return ()
-    if widens(ctx) or ctx.optimizer_kernel == "for-loop":
+    one_by_one = widens(ctx) or ctx.optimizer_kernel == "for-loop"
+    if one_by_one:
         numel = largest(ctx, shared) if block.first else 0
     else:
         numel = held_numel(block.weights, ctx, shared, "optimizer")
@@ -85,6 +86,7 @@ def scratch(block: Block, ctx: Context, shared: bool) -> tuple[Tensor, ...]:
             bytes=each * copies * numel,
             birth=OPTIMIZER,
             fwd_end=OPTIMIZER,
+            alone=one_by_one,
         ),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from playbook.program.lay import Stage, Tensors
+from playbook.program.lay import Stage, Tensors, widest
 from playbook.program.order import (
     ONCE,
     ONLY,
@@ -150,21 +150,34 @@ def state_of(stage: Stage) -> Levels:
 
 def optimizer_step(stages: Sequence[Stage]) -> Summary:
     """Summarise the optimizer segment of all stages of a rank; the optimizer itself is one row."""
-    born, gone, row = [], [], 1
-    for stage in stages:
+    born, gone, row, most = [], [], 1, widest(stages)
+    for number, stage in enumerate(stages):
         tensors = stage.tensors
+        there = (tensors.birth_segment != STATE) & (~tensors.alone | (number == most))
         for code, place, events in (
             (tensors.birth_segment, tensors.birth_row, born),
             (tensors.death_segment, tensors.death_row, gone),
         ):
-            mine = (code == STEP) & (tensors.birth_segment != STATE)
-            at = np.where(place[mine] <= 0, place[mine], place[mine] + row - 1)
+            mine = (code == STEP) & there & (place >= 0)
+            at = np.where(place[mine] == 0, 0, place[mine] + row - 1)
             events.append((at, tensors.term[mine], tensors.size[mine]))
         row += len(stage.rows["O"]) - 1
     births, deaths = (
         tuple(np.concatenate(column) for column in zip(*part, strict=True)) for part in (born, gone)
     )
     return of_events(row, births, deaths)  # type: ignore[arg-type]
+
+
+def gone_before(stages: Mapping[int, Stage], columns: Columns) -> Levels:
+    """Bytes by term of every micro-batch that go between a rank's last run and its optimizer."""
+    total = np.zeros(len(TERMS))
+    for number, stage in stages.items():
+        for letter in "BI":
+            runs = int(((columns.stage == number) & (columns.segment == RUNS.index(letter))).sum())
+            tensors = stage.tensors_of(letter) if runs else stage.tensors
+            mine = (tensors.death_segment == STEP) & (tensors.death_row < 0)
+            total += runs * np.bincount(tensors.term[mine], weights=tensors.size[mine], minlength=len(TERMS))
+    return total
 
 
 Summaries = dict[tuple[int, str, Turn], Summary]
@@ -190,6 +203,7 @@ def rank_memory(
     entry = sum((state_of(stage) for stage in stages.values()), np.zeros(len(TERMS)))
     change = np.array([part.change for part in parts])[which]
     before = entry + np.concatenate((np.zeros((1, len(TERMS))), np.cumsum(change, axis=0)[:-1]))
+    before[-1] -= gone_before(stages, columns)
     peaks = before.sum(axis=1) + np.array([part.peak for part in parts])[which]
     top = int(np.argmax(peaks))
     return RankMemory(
