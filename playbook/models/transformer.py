@@ -121,6 +121,8 @@ class Transformer(nn.Module):
         If the model is of a kind that this code does not compute (learned positions, LayerNorm, plain MLP).
     """
 
+    input_shares: int = 1
+    """Ranks that share the input's sequence: those of sequence parallelism, for a stage of hidden states."""
     embed_tokens: Any
     layers: Any
     norm: Any
@@ -143,7 +145,7 @@ class Transformer(nn.Module):
         """Tokens (B, S) or hidden states (B, S, D) in; hidden states or logits (B, S, V) out."""
         x_BSD = x if self.embed_tokens is None else self.embed_tokens(x)
         # From the input's length: under sequence parallelism the embedding hands on a share of the sequence.
-        rotary = rotary_tables(x.shape[1], x_BSD, self.spec)
+        rotary = rotary_tables(x.shape[1] * self.input_shares, x_BSD, self.spec)
         for layer in self.layers.values():
             x_BSD = layer(x_BSD, rotary)
         if self.norm is None or self.lm_head is None:

@@ -45,11 +45,6 @@ def refuse_pipeline(s: Scenario) -> None:
     if layout.pp == 1:
         return
     plan("pp").refuse_run(s, False)
-    if layout.sequence_parallel and layout.tp > 1:
-        raise ValueError(
-            f"pp={layout.pp} with sequence_parallel: a stage of the reference transformer takes its "
-            "input for whole sequences, which would be a share; use sequence_parallel=False or pp=1"
-        )
     if layout.dp > 1 and work.gradient_sync == "every" and s.microbatches > 1:
         raise ValueError(
             f"pp={layout.pp} x dp={layout.dp} with gradient_sync='every': torch's schedules reduce gradients "

@@ -160,7 +160,6 @@ def test_the_child_ends_when_its_parent_lets_go(tmp_path: Path):
             {"framework": "transformers", "work": {"recipe": "fsdp2-mixed"}, "dp": 2, "zero": 3},
             "framework='torch'",
         ),
-        ({"pp": 2, "tp": 2, "sequence_parallel": True}, "use sequence_parallel=False or pp=1"),
         ({"pp": 2, "dp": 2}, "use gradient_sync='last'"),
         ({"pp": 2, "model": {"tied": True}}, "use an untied model"),
         ({"pp": 2, "schedule": "dualpipe", "work": {"global_batch": 8}}, "use by='hand'|torch"),

@@ -63,6 +63,17 @@ def test_rows_and_peak_are_those_of_the_trace(name):
     assert found.payload_mismatches == ()
 
 
+def test_stages_under_sequence_parallelism_hand_over_their_share_and_join():
+    """ZB-V: this rank has what lies between the ends of the model."""
+    case = scenario(STAGED, {"layers": 4}, tp=2, pp=2, schedule="zbv", sequence_parallel=True)
+    record, program = record_scenario(case, 3), pb.program(case, 3)
+    assert program.memory().peak_bytes == pytest.approx(walk(record).peak_bytes, rel=2e-3)
+    payloads = dict(zip(record.ids, (row.payload_bytes for row in record.rows), strict=True))
+    found = compare(program, payloads)
+    assert (found.match_rate, found.payload_mismatches) == (1, ())
+    assert {size for name, size in payloads.items() if "send" in name} == {2 * 64 // 2 * 256}
+
+
 def test_a_stage_holds_new_gradients_beside_the_sums_too():
     case = scenario(STAGED, tp=2, dp=2, pp=2)
     traced, memory = pb.trace(case, rank=4), pb.program(case, 4).memory()

@@ -126,3 +126,27 @@ def test_the_code_by_hand_has_at_most_forty_lines():
     assert source("tp").lines <= 40
     for call in ("dist.all_reduce", "dist.all_gather", "dist.reduce_scatter"):
         assert call in source("tp").text
+
+
+def difference_of_a_later_stage(model):
+    """Of what a stage makes of its share of hidden states, from what one process makes of all."""
+    import torch
+    import torch.distributed as dist
+
+    from playbook.models.transformer import Transformer, seed_weights
+    from playbook.runtime.part import world
+    from playbook.strategies.tp.ranks import by_library
+
+    tp, stages = world("cpu", "tp"), [Transformer(model, [1]).double() for _ in range(2)]
+    for stage in stages:
+        seed_weights(stage, 3)
+    hidden = torch.randn(1, 8, model.hidden, generator=torch.Generator().manual_seed(5)).double()
+    whole, shared = stages
+    part = by_library(shared, tp, sequence_parallel=True)
+    logits = part.module(hidden.chunk(dist.get_world_size(), dim=1)[dist.get_rank()])
+    return (logits - whole(hidden)).abs().max().item()
+
+
+def test_a_later_stage_takes_its_share_of_the_sequence_for_that(two, tiny):
+    """Positions of all tokens, not of the share's: keys and queries are whole again inside attention."""
+    assert max(two.submit(difference_of_a_later_stage, tiny).result(60).values) < 1e-12

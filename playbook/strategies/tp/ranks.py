@@ -203,6 +203,8 @@ def by_library(module: Transformer, tp: Place, *, sequence_parallel: bool = Fals
     parallelize_module(module, tp.mesh, {name: how for name, how in plan.items() if name not in absent})
     if module.spec.tied:
         module.lm_head.weight = module.embed_tokens.weight
+    if sequence_parallel and module.embed_tokens is None:
+        module.input_shares = tp.ranks
     return Part(module=module)
 
 
