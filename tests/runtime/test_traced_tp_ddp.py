@@ -48,6 +48,7 @@ CASES = {
         {"microbatches": 2, "recipe": "bf16-fp32master"}, QWEN, tp=2, dp=2, zero=1
     ),
     "fsdp2, own rows beside the whole table": scenario({"sequence": 16}, tp=2, dp=2, zero=3),
+    "fsdp2, late, gathers above all else": scenario({**LATE, "sequence": 16}, tp=2, dp=2, zero=3),
     "tied, fsdp2": scenario({"microbatches": 2}, TIED, tp=2, dp=2, zero=3),
 }
 

@@ -7,7 +7,7 @@ Experts that other ranks share than the dense weights of their layer are gathere
 them.
 
 What lives how long is PyTorch's `fully_shard` (torch 2.11 to 2.13): the gathered flat buffer stays until the
-next unit's gather in forward, backward gathers one unit ahead, a reduction's input stays until the next
+next one is copied out in forward, backward gathers one unit ahead, a reduction's input stays until the next
 unit's gradients are complete. In a stage that torch.distributed.pipelining runs, what a backward has gathered
 stays until the next forward frees it, and all units are reduced one behind the other after the last backward.
 """
@@ -86,7 +86,8 @@ def forward_tensors(block: Block, ctx: Context) -> Iterable[Tensor]:
     size = ctx.recipe.compute_bytes * flat_numel(unit(block, ctx), ctx)
     when = gathering(ctx)
     flat = Tensor(name="flat", term="communication_buffers", bytes=size, birth=At("F", GATHER), when=when)
-    yield replace(flat, fwd_end=At("F", GATHER, 1, otherwise=FREE if ctx.root else END))
+    # `wait_for_unshard` holds the one before in a variable while it copies the next one out (torch 2.13).
+    yield replace(flat, fwd_end=At("F", COPY_OUT, 1, otherwise=FREE if ctx.root else END))
     yield from cast_shard(unit(block, ctx), ctx, At("F", GATHER), when)
     gathered = Tensor(name="gathered", term="unsharded", bytes=size, birth=At("F", COPY_OUT))
     if ctx.reshard:
