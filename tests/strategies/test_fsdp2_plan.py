@@ -129,3 +129,11 @@ def test_foreach_kernels_hold_one_more_copy_of_what_they_update(scenario):
         for kernel in ("fused", "foreach")
     )
     assert foreach.totals[-1] - fused.totals[-1] == 4 * PSI // 2
+
+
+def test_the_last_gradient_of_a_unit_stays_until_it_is_reduced(scenario):
+    # Traced: `foreach_reduce` clears its list of gradients, and keeps the one that its loop ended with.
+    program = pb.program(scenario("torch", dp=2, zero=3, recipe="fsdp2-mixed", kernels="cpu"))
+    found = program.memory().terms_at(program.ids().index("m0/B/layers.3/reduce_scatter@dp#0"))
+    head, down, shard = 2 * (128 * 64 + 64), 2 * 64 * 96, 4 * 30_848 // 2
+    assert found["gradients"] == head + down + shard

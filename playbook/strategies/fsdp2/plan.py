@@ -19,11 +19,12 @@ from playbook.program.block import Block, Tensor, Weight
 from playbook.program.op import END, FIRST, LAST, START, At, Op, Size, When, rows
 from playbook.program.passes import Blocks, Plan, each, enter
 from playbook.program.policy import Context
-from playbook.program.state import added_up, flat_numel, partial_sums, shard_numel, state, unit
+from playbook.program.state import flat_numel, partial_sums, shard_numel, state, unit
 from playbook.program.tensor_bytes import trainable
 from playbook.spec import Layout, Scenario
 from playbook.strategies.fsdp2.after import reduced_after
 from playbook.strategies.fsdp2.alone import alone
+from playbook.strategies.fsdp2.gradients import late, unit_gradients
 from playbook.strategies.fsdp2.rows import (
     ADD,
     COPY_IN,
@@ -161,43 +162,6 @@ def with_gradients(block: Block, ctx: Context) -> Block:
     if ctx.policy.buffers:
         tensors = (*tensors, *reduction_tensors(block, ctx, size, when))
     return replace(block, backward=rows((*block.backward, *closing)), tensors=(*block.tensors, *tensors))
-
-
-def late(ctx: Context) -> bool:
-    """Whether gradients are reduced in the last of several micro-batches only."""
-    return ctx.reduces_after or added_up(ctx)
-
-
-def unit_gradients(block: Block, ctx: Context) -> Iterable[Tensor]:
-    """Whole gradients of a block's own weights, until the reduction has copied them in.
-
-    Where they are reduced late they add up: in the gradients of the first micro-batch, or in copies of the
-    dtype of reduction if that is another.
-    """
-    recipe = ctx.recipe
-    end = At("G" if ctx.reduces_after else "B", COPY_IN, 0 if block.layered else FIRST)
-    cast = recipe.reduce_bytes != recipe.compute_bytes
-    for weight in block.weights:
-        size = recipe.compute_bytes * weight.numel
-        new = Tensor(
-            name=f"{weight.name} gradient", term="gradients", bytes=size, birth=weight.born or weight.ready
-        )
-        if not late(ctx):
-            yield replace(new, bwd_end=end)
-        elif cast:
-            added = Tensor(
-                name=f"{weight.name} sum",
-                term="gradients",
-                bytes=recipe.reduce_bytes * weight.numel,
-                birth=end._replace(segment="W", row=FREE),
-            )
-            yield replace(new, bwd_end=end._replace(segment="B", row=ADD))
-            yield replace(added, bwd_end=end, when="step")
-        else:
-            yield replace(new, bwd_end=end, when="step")
-            yield replace(
-                new, name=f"{weight.name} new gradient", bwd_end=weight.taken or weight.ready, when="later"
-            )
 
 
 def reduction_tensors(block: Block, ctx: Context, size: Size, when: When) -> Iterable[Tensor]:
