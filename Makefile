@@ -10,7 +10,7 @@ TORCH := $(shell $(PYTHON) -c "import torch; print(torch.__version__)" 2>/dev/nu
 lab: $(READY)
 	$(BIN)/playbook lab
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 lint: $(READY)

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from playbook.cli import run_command
 
@@ -15,16 +18,22 @@ settings.register_profile(
 )
 settings.load_profile("bench")
 
-ALONE = ("dist", "browser")
-"""Marks of tests that start processes of their own: of two workers one has them all, in turn."""
+ALONE = re.compile(r"\bmark\.(dist|browser)\b")
+"""What marks tests that start processes of their own: of several workers one has all their files, in turn."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tell `--dist loadgroup` what goes together: all that start ranks or a browser, and else a file."""
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            alone = any(item.get_closest_marker(name) for name in ALONE)
-            item.add_marker(pytest.mark.xdist_group("ranks" if alone else item.location[0]))
+class FilesOfRanksInTurn(LoadScopeScheduling):
+    """Deals out tests to workers file by file, those that start ranks or a browser to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        text = (self.config.rootpath / path).read_text(encoding="utf-8")
+        return "ranks" if ALONE.search(text) else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesOfRanksInTurn:
+    """Tell xdist how to deal out tests."""
+    return FilesOfRanksInTurn(config, log)
 
 
 @pytest.fixture(scope="session")
