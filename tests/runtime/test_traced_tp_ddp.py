@@ -64,15 +64,15 @@ def test_rows_and_peak_are_those_of_the_trace(name):
     assert found.payload_mismatches == ()
 
 
-def test_stages_under_sequence_parallelism_hand_over_their_share_and_join():
-    """ZB-V: this rank has what lies between the ends of the model."""
-    case = scenario(STAGED, {"layers": 4}, tp=2, pp=2, schedule="zbv", sequence_parallel=True)
-    record, program = record_scenario(case, 3), pb.program(case, 3)
-    assert program.memory().peak_bytes == pytest.approx(walk(record).peak_bytes, rel=2e-3)
-    payloads = dict(zip(record.ids, (row.payload_bytes for row in record.rows), strict=True))
+def test_a_stage_under_sequence_parallelism_hands_over_its_share_and_gathers_gradients_for_two_products():
+    """A middle stage peaks in its layer's backward, where a gradient is gathered for input and weight."""
+    case = scenario({**STAGED, "sequence": 256, "kernels": "cpu"}, tp=2, pp=4, sequence_parallel=True)
+    traced, program = pb.trace(case, rank=2), pb.program(case, 2)
+    assert program.memory().peak_bytes == pytest.approx(traced.peak_bytes, rel=5e-3)  # token ids: 0.4 %
+    payloads = dict(zip(traced.ids, traced.payload_bytes, strict=True))
     found = compare(program, payloads)
     assert (found.match_rate, found.payload_mismatches) == (1, ())
-    assert {size for name, size in payloads.items() if "send" in name} == {2 * 64 // 2 * 256}
+    assert {size for name, size in payloads.items() if "send" in name} == {2 * 256 // 2 * 256}
 
 
 def test_a_stage_holds_new_gradients_beside_the_sums_too():

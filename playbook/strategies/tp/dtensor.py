@@ -12,6 +12,7 @@ from playbook.program.block import Block, Junction, Tensor, Weight
 from playbook.program.op import END, OPTIMIZER, At, Op, Segment
 from playbook.program.policy import Context
 from playbook.program.state import added_up, widens
+from playbook.strategies.tp.sequence_shares import before, with_shares
 
 TABLE_GRADIENT = "embed_tokens/embedding_dense_backward#0"
 TIED_SUM = "embed_tokens/add#0"
@@ -33,8 +34,12 @@ def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block
     whole
         Its weights before they were split.
     """
+    block = with_shares(block, ctx) if ctx.sequence_parallel else block
+    made = {(tensor.birth, tensor.bytes) for tensor in block.tensors}
     copies = [copy_of(op, "F") for op in block.forward if op.axis == "tp"]
     copies += [copy_of(op, "B") for op in block.backward if op.axis == "tp"]
+    copies = [copy for copy in copies if (copy.birth, copy.bytes) not in made]
+    copies = [joined_parts(copy, block) if "reduce_scatter" in copy.name else copy for copy in copies]
     gathering = [junction for junction in block.junctions if junction.gathers]
     copies += [gathered_share(junction, ctx) for junction in gathering]
     for junction in gathering:
@@ -60,6 +65,13 @@ def copy_of(op: Op, segment: Segment) -> Tensor:
     at = At(segment, op.name)
     tensor = Tensor(name=f"copy in {op.name}", term="temporary", bytes=op.payload, birth=at)
     return replace(tensor, fwd_end=at) if segment == "F" else replace(tensor, bwd_end=at)
+
+
+def joined_parts(copy: Tensor, block: Block) -> Tensor:
+    """The parts of what a reduce-scatter of forward reads, side by side: joined in the row before it."""
+    if copy.birth.segment != "F":
+        return copy
+    return replace(copy, birth=At("F", before(block.forward, copy.birth.row)))
 
 
 def gathered_share(junction: Junction, ctx: Context) -> Tensor:
