@@ -1,7 +1,8 @@
 """The grid of scenarios whose twins are held against their prediction, most telling first.
 
-Committed before it was measured, in three parts: the mixtures of experts and five more were added when the
-first 54 had been, those where axes meet when the first 66 had been. Models keep their true width; those too
+Committed before it was measured, in four parts: the mixtures of experts and five more were added when the
+first 54 had been, those where axes meet when the first 66 had been, pipelines under sequence parallelism when
+72 had been. Models keep their true width; those too
 large for seconds keep few layers.
 """
 
@@ -109,6 +110,9 @@ def shown(model: str, dp: int, rank: int, **work: Any) -> Case:
     return replace(fsdp(model, dp, rank, **work), network="off", repeats=1, chapter="01")
 
 
+SEQUENCES = {"sequence_parallel": True}
+
+
 def crossed(layout: dict[str, Any], rank: int, layers: int = 16, **work: Any) -> Case:
     """Llama 3.1 8B where two axes meet, or a split backward computes its forward again."""
     return Case(
@@ -130,6 +134,19 @@ BESIDE_OTHERS = (
     crossed({"pp": 4, "schedule": "zb-h1"}, 3, global_batch=8, recompute="full"),
     crossed({"pp": 4, "schedule": "zbv", "chunks": 2}, 0, global_batch=8, recompute="full"),
 )
+
+SHARES_HANDED_ON = (
+    crossed({"pp": 2, "tp": 2, **SEQUENCES}, 2, layers=8, global_batch=4),
+    crossed({"pp": 2, "tp": 4, "dp": 2, "zero": 3, **SEQUENCES}, 9, layers=8, recipe=MIXED, **LATE),
+    crossed({"pp": 2, "tp": 2, "schedule": "zbv", **SEQUENCES}, 0, layers=8, global_batch=8),
+    replace(
+        crossed({"pp": 4, "tp": 8, "schedule": "interleaved-1f1b", "chunks": 2, **SEQUENCES}, 17),
+        model="llama-3.1-70b",
+    ),
+    replace(crossed({"pp": 8, "tp": 8, **SEQUENCES}, 0, recompute="full"), model="llama-3.1-70b"),
+    replace(crossed({"pp": 16, "tp": 8, **SEQUENCES}, 127), model="llama-3.1-405b"),
+)
+"""Pipelines under tensor and sequence parallelism, whose stages hand on a rank's share of the stream."""
 
 CASES: tuple[Case, ...] = (
     shown("llama-3.1-70b", 64, 0, sequence=4096, recompute="full"),
@@ -206,4 +223,5 @@ CASES: tuple[Case, ...] = (
     ),
     staged("llama-3.1-8b", 4, 0, 16, "zb-h1", micro_batch=1, sequence=4096, global_batch=8, recipe="bf16"),
     *BESIDE_OTHERS,
+    *SHARES_HANDED_ON,
 )

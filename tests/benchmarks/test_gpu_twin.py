@@ -16,8 +16,8 @@ def test_the_grid_is_as_wide_as_it_claims():
         "ddp": [one for one in layouts if set(one) == {"dp"}],
         "zero1": [one for one in layouts if one.get("zero") == 1],
         "fsdp2": [one for one in layouts if one.get("zero") == 3 and "tp" not in one],
-        "tp": [one for one in layouts if one.get("tp", 1) > 1 and one["dp"] == 1],
-        "fsdp2 x tp": [one for one in layouts if one.get("tp", 1) > 1 and one["dp"] > 1],
+        "tp": [one for one in layouts if one.get("tp", 1) > 1 and one.get("dp", 1) == 1],
+        "fsdp2 x tp": [one for one in layouts if one.get("tp", 1) > 1 and one.get("dp", 1) > 1],
         "pp": [one for one in layouts if "pp" in one],
     }
     assert len(CASES) >= 44
