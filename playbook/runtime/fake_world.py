@@ -77,6 +77,7 @@ def fake_world(degrees: Mapping[str, int], rank: int) -> Iterator[dict[str, Plac
         with quiet(), fake, RealNumbers(), reducer_over_fake_group(), unseen_dry_runs():
             yield places
     finally:
+        part("forget_shardings")()  # they hold meshes, whose groups end here
         dist.destroy_process_group()
 
 

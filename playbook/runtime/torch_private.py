@@ -13,6 +13,7 @@ only what uses it fails.
 | real_tensors | torch._subclasses.fake_tensor | the few tensors of a trace that need data |
 | without_modes | torch.utils._python_dispatch | keeping DTensor's own dry runs out of a trace |
 | ShardingPropagator | torch.distributed.tensor._sharding_prop | where those dry runs are |
+| forget_shardings | torch.distributed.tensor.debug | what DTensor remembers of meshes that are gone |
 | FakeStore | torch.testing._internal.distributed.fake_pg | a process group without processes |
 | MemTracker | torch.distributed._tools.mem_tracker | a second opinion on memory, in tests |
 | FSDPMemTracker | torch.distributed._tools.fsdp2_mem_tracker | the same under FSDP2 |
@@ -45,6 +46,7 @@ PARTS = {
     "real_tensors": ("torch._subclasses.fake_tensor", "unset_fake_temporarily"),
     "without_modes": ("torch.utils._python_dispatch", "_disable_current_modes"),
     "ShardingPropagator": ("torch.distributed.tensor._sharding_prop", "ShardingPropagator"),
+    "forget_shardings": ("torch.distributed.tensor.debug", "_clear_sharding_prop_cache"),
     "FakeStore": ("torch.testing._internal.distributed.fake_pg", "FakeStore"),
     "MemTracker": ("torch.distributed._tools.mem_tracker", "MemTracker"),
     "FSDPMemTracker": ("torch.distributed._tools.fsdp2_mem_tracker", "FSDPMemTracker"),

@@ -126,6 +126,7 @@ def twin_world(
                 for axis in degrees
             }
     finally:
+        part("forget_shardings")()  # they hold meshes, whose groups end here
         dist.destroy_process_group()
         _maker.reset(token)
 

@@ -75,6 +75,13 @@ def test_a_stage_under_sequence_parallelism_hands_over_its_share_and_gathers_gra
     assert {size for name, size in payloads.items() if "send" in name} == {2 * 256 // 2 * 256}
 
 
+def test_a_second_world_in_one_process_has_meshes_of_its_own():
+    """DTensor remembers how products are split by meshes that look alike; those of the first are gone."""
+    case = scenario(STAGED, {"layers": 2}, tp=2, pp=2)
+    names = [str(record_scenario(case, rank).ids[0]) for rank in (0, 3)]
+    assert [name.split("/")[:2] for name in names] == [["m0", "F"]] * 2
+
+
 def test_a_stage_holds_new_gradients_beside_the_sums_too():
     case = scenario(STAGED, tp=2, dp=2, pp=2)
     traced, memory = pb.trace(case, rank=4), pb.program(case, 4).memory()
