@@ -138,7 +138,6 @@ BESIDE_OTHERS = (
 SHARES_HANDED_ON = (
     crossed({"pp": 2, "tp": 2, **SEQUENCES}, 2, layers=8, global_batch=4),
     crossed({"pp": 2, "tp": 4, "dp": 2, "zero": 3, **SEQUENCES}, 9, layers=8, recipe=MIXED, **LATE),
-    crossed({"pp": 2, "tp": 2, "schedule": "zbv", **SEQUENCES}, 0, layers=8, global_batch=8),
     replace(
         crossed({"pp": 4, "tp": 8, "schedule": "interleaved-1f1b", "chunks": 2, **SEQUENCES}, 17),
         model="llama-3.1-70b",

@@ -53,7 +53,7 @@ def gathered_input(block: Block, junction: Junction, first: str, ctx: Context) -
     """
     gather = before(block.forward, first)
     born = At("F", before(block.forward, gather))
-    end = next(op.name for op in after(block.forward, first) if op.axis == "tp")
+    end = next((op.name for op in after(block.forward, first) if op.axis == "tp"), first)
     tensors: list[Tensor] = []
     for tensor in block.tensors:
         if tensor.birth == born and tensor.bytes == junction.bytes:
