@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PASTED = "Not in use: the pasted config.json is the model."
 STOOD_IN = "Not in use: the papers' accounting is drawn in its place; the line under the buttons says why."
+LATE = "PyTorch's pipelines reduce gradients behind the last micro-batch, as is drawn."
 ADVICE = re.compile(r"; (?:use|it runs|give) ")
 """Where a refusal goes on with what would work, which would leave the framework that is asked about."""
 BLAMED = {
@@ -56,6 +57,8 @@ def remarks(view: MemoryView, given: Mapping[str, Any], made: Mapping[str, Any])
         found["sequence"] = {"remark": words}
     if view.scenario.layout.pp == given["pp"] > 1 and not given["stage_layers"].strip():
         found["stage_layers"] = {"remark": f"Empty: {dealt_words(view.scenario.stage_layers)}."}
+    if view.scenario.workload.gradient_sync == "last":
+        found["microbatches"] = {"remark": LATE}
     return found | (stood_in(view, made) if view.asked else {})
 
 

@@ -15,6 +15,9 @@ from playbook.recorded import RecordedTwin, find_twin
 from playbook.spec import Layout, Model, Scenario, Workload, model
 from playbook.spec.cluster import smallest_cluster
 
+BY_PYTORCH = ("torch", "torchtitan")
+"""Frameworks whose pipelines are those of torch.distributed.pipelining."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
@@ -99,7 +102,7 @@ def memory_view(
         As in `playbook.Workload`. Learned positions cap the sequence; `cut_from` says so.
     framework
         Whose buffers are counted. Where it has no such stage or recipe the textbook stands in, and `note`
-        says so.
+        says so. PyTorch's pipelines reduce gradients behind the last micro-batch.
     gpu
         GPU preset.
     tp, pp, cp, ep
@@ -144,7 +147,7 @@ def memory_view(
         loss=loss,
     )
     cluster = smallest_cluster(layout.world, gpu)
-    made = Scenario(shown, work, layout, cluster, framework=framework)
+    made = Scenario(shown, synchronised(work, layout, framework), layout, cluster, framework=framework)
     try:
         return _view_of(made, cut_from=cut_from)
     except ValueError as refused:
@@ -152,6 +155,13 @@ def memory_view(
             raise
         plain = Scenario(shown, work, layout, cluster, framework="textbook")
         return _view_of(plain, framework, str(refused), cut_from)
+
+
+def synchronised(work: Workload, layout: Layout, framework: str) -> Workload:
+    """A workload whose gradients are reduced when a framework reduces them (torch 2.13: `_PipelineSchedule`
+    puts REDUCE_GRAD behind a stage's last backward)."""
+    late = framework in BY_PYTORCH and layout.pp > 1 and layout.dp > 1
+    return replace(work, gradient_sync="last") if late else work
 
 
 def _view_of(s: Scenario, asked: str = "", note: str = "", cut_from: int = 0) -> MemoryView:

@@ -238,3 +238,16 @@ def test_a_real_step_says_where_its_attention_and_loss_are_others():
     explorer = MemoryExplorer("toy-15m", ranks=2, zero=0, recipe="fp32", attention="math")
     assert explorer.note.startswith("Run takes a real step of toy-15m, DDP on 2 ranks, sequence 128, fp32, ")
     assert "fp32, flash attention. Its" in explorer.note
+
+
+def test_pipelines_of_pytorch_reduce_gradients_behind_the_last_micro_batch_and_say_so():
+    """Its schedules have REDUCE_GRAD behind a stage's last backward, so that FSDP2 holds whole gradients."""
+    explorer = MemoryExplorer(pp=4, tp=8, ranks=8)
+    assert drawn(explorer).scenario.workload.gradient_sync == "last"
+    assert "behind the last micro-batch" in offered(explorer)["microbatches"]["remark"]
+    grown = drawn(explorer).memory.peak_bytes
+    explorer.framework = "textbook"
+    assert drawn(explorer).scenario.workload.gradient_sync == "every"
+    assert "remark" not in offered(explorer)["microbatches"]
+    # 70B over pp 4 and tp 8: 2.2 GB parameters a rank, whose gradients are whole in FP32 and not 1/8.
+    assert grown - drawn(explorer).memory.peak_bytes > 4 * 2.2e9 * 7 / 8
