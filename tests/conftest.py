@@ -5,11 +5,11 @@ import os
 import re
 import shlex
 import shutil
+from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
 
 from playbook.cli import run_command
 
@@ -22,18 +22,20 @@ ALONE = re.compile(r"\bmark\.(dist|browser)\b")
 """What marks tests that start processes of their own: of several workers one has all their files, in turn."""
 
 
-class FilesOfRanksInTurn(LoadScopeScheduling):
-    """Deals out tests to workers file by file, those that start ranks or a browser to one worker."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal out tests to xdist's workers file by file, those that start ranks or a browser to one of them."""
+    from xdist.scheduler import LoadScopeScheduling
 
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        text = (self.config.rootpath / path).read_text(encoding="utf-8")
-        return "ranks" if ALONE.search(text) else path
+    @cache
+    def scope(path: str) -> str:
+        return "ranks" if ALONE.search((config.rootpath / path).read_text(encoding="utf-8")) else path
 
+    class RanksInTurn(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return scope(nodeid.partition("::")[0])
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesOfRanksInTurn:
-    """Tell xdist how to deal out tests."""
-    return FilesOfRanksInTurn(config, log)
+    return RanksInTurn(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,6 @@ STAGE_LAYERS = field("Layers of each stage", more=AXES, brief="stage layers")
 MICROBATCHES = slider("Micro-batches", (0, *_DEGREES, 128), "auto", AXES, "micro-batches")
 
 ATTENTION = segments("Attention", _same("flash", "math"), STEP, "attention")
-LOSS = segments("Loss", _same("eager", "chunked", "parallel"), STEP, "loss")
+LOSS = segments("Loss", _same("eager", "chunked"), STEP, "loss")
 
 CONFIG = paste("Text of a config.json", more=OWN, brief="paste a config.json")

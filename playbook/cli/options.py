@@ -54,8 +54,8 @@ LAYOUT = {
     "schedule": "Pipeline schedule, such as gpipe or zbv (an unknown name lists them), or a CSV file.",
     "chunks": "Model chunks a pipeline rank holds; 2 for V-shaped schedules, else 1, if left out.",
     "dp_replicate": "Replicas among the dp ranks (HSDP).",
-    "ep_rule": "Expert ranks are ranks of dp, cp and tp (folded); of further ones (independent) the world is "
-    "counted and nothing is predicted yet.",
+    "ep_rule": "Expert ranks are ranks of dp, cp and tp (folded), or a factor of the world, with the same "
+    "tokens (independent).",
     "etp": "Tensor parallel degree inside an expert.",
     "reshard": "Free gathered parameters after forward.",
     "stage_layers": "Layers of each stage, as 21,20,20,19.",

@@ -103,7 +103,7 @@ def feed_forward(z: Sizes) -> list[Line]:
         product("up", Made("up", wide, "tp"), "n2"),
         Line(owner="mlp", op="mul", makes=(Made("gated", wide, "tp"),), holds=("active", "up"), region="tp"),
         product("down", Made("fed", z.value * z.T * z.h, "gathered"), "gated", "n2"),
-        Line(owner="", op="add", holds=("middle", "fed")),
+        Line(owner="", op="add", holds=("middle", "fed", INPUT)),  # the caller's variable, until we return
     ]
 
 

@@ -50,11 +50,12 @@ def logits(s: Scenario, terms: Mapping[str, int], peak: int) -> str:
     if held < LARGE * peak:
         return ""
     tokens = s.workload.micro_batch * s.workload.sequence
-    pieces = "" if s.workload.loss == "chunked" else "loss in pieces or a "
+    chunked = s.workload.loss == "chunked"
+    pieces = "" if chunked else ", and so does a loss in pieces if they outweigh the head's gradient in FP32"
     return (
         f"Logits and the copies that the loss makes are {percent(held / peak)} of the peak ({amount(held)}): "
         f"{thousands(tokens)} tokens x {thousands(s.model.vocabulary)} words, several times in "
-        f"FP32. A {pieces}smaller micro-batch lowers it; more data-parallel ranks do not."
+        f"FP32. A smaller micro-batch lowers it{pieces}; more data-parallel ranks do not."
     )
 
 

@@ -1,12 +1,13 @@
 """What a framework may have beyond plain recipes, the eager loss and state on the device; who has not refuses
 by name."""
 
+import math
 from dataclasses import replace
 
 from playbook.frameworks import policy
 from playbook.schedules import plans
 from playbook.schedules.registry import check_framework
-from playbook.spec import Scenario
+from playbook.spec import Layout, Scenario
 from playbook.spec.adapters import adapters
 from playbook.spec.scenario import PREDICTED, check_tensor_parallel
 from playbook.spec.vocabulary import pads_vocabulary
@@ -68,8 +69,8 @@ def plain_recipe(s: Scenario) -> str:
 def refusal(framework: str, s: Scenario) -> str:
     """Return a framework's words against a scenario, of whichever framework it is; empty if it has none."""
     try:
-        refuse_rule(framework, s)
         policy(framework).refuse(s)
+        refuse_rule(framework, s)
         check_schedule(framework, s)
         if pads_vocabulary(s.framework) and not pads_vocabulary(framework):
             check_tensor_parallel(s.model, s.layout)
@@ -84,8 +85,15 @@ def refuse_rule(framework: str, s: Scenario) -> None:
     if layout.ep > 1 and layout.ep_rule not in (rule, *others):
         raise ValueError(
             f"ep_rule={layout.ep_rule!r} with ep={layout.ep}: framework {framework!r} {RULES[rule]}; use "
-            f"ep_rule={rule!r}"
+            f"ep_rule={rule!r}{room_for_experts(layout) if rule == 'folded' else ''}"
         )
+
+
+def room_for_experts(layout: Layout) -> str:
+    """Say with which dp experts can be dealt out over ranks that exist, where they cannot with this one."""
+    parts, others = layout.ep * layout.etp, layout.cp * layout.tp
+    unit = math.lcm(parts // math.gcd(parts, others), layout.dp_replicate)
+    return "" if layout.dp % unit == 0 else f" with dp a multiple of {unit}"
 
 
 def check_schedule(framework: str, s: Scenario) -> None:

@@ -60,8 +60,7 @@ def context(s: Scenario, rank: int = 0, symbolic: bool = False) -> Context:
         If the scenario asks for what no program models yet, or its framework does not do.
     """
     refuse_unbuilt(s)
-    layout, workload = s.layout, s.workload
-    place = layout.coordinates(rank)
+    layout, workload, place = s.layout, s.workload, s.layout.coordinates(rank)
     return Context(
         policy=policy(s.framework),
         recipe=s.recipe,

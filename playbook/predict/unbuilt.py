@@ -34,8 +34,8 @@ def refuse_unbuilt(s: Scenario, others: bool = True) -> None:
     refuse_layout(s)
     refuse_extras(s, others)
     try:
-        refuse_rule(s.framework, s)
         policy(s.framework).refuse(s)
+        refuse_rule(s.framework, s)
     except ValueError as error:
         raise ValueError(f"{error}{elsewhere(s) if others else ''}") from None
 

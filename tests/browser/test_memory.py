@@ -91,12 +91,12 @@ def test_pipeline_ranks_appear_and_the_worst_one_is_named(shown: Locator, pictur
     enter(shown, "tp", "8")
     enter(shown, "pp", "4")
     enter(shown, "microbatches", "16")
-    expect(part(shown, "stages-words")).to_contain_text("rank 3 is the worst")
+    expect(part(shown, "stages-words")).to_contain_text("rank 0 is the worst")
     expect(part(shown, "stages-words")).to_contain_text("16 micro-batches")
     bars = shown.locator("[data-stages] text")
     expect(bars.filter(has_text=re.compile("^worst$"))).to_have_count(1)
     expect(bars.filter(has_text=re.compile("^rank [0-3]$"))).to_have_count(4)
-    expect(part(shown, "step-title")).to_contain_text("pipeline rank 3")
+    expect(part(shown, "step-title")).to_contain_text("pipeline rank 0")
     shown.screenshot(path=pictures / "memory-pipeline-light.png")
 
 

@@ -128,16 +128,22 @@ def test_mixtral_is_predicted_end_to_end():
     assert sum(held[name] for name in states) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("framework", "rule", "works"),
-    [("megatron", "independent", "folded"), ("nanotron", "folded", "independent")],
-)
-def test_a_framework_refuses_the_rule_it_does_not_have(framework, rule, works):
-    s = scenario_of(framework, MODEL, dp=4, ep=2, ep_rule=rule, recipe="bf16-fp32grad")
+def test_megatron_refuses_the_rule_it_does_not_have_with_a_dp_that_has_room_for_the_other():
+    s = scenario_of("megatron", MODEL, dp=2, ep=8, ep_rule="independent", recipe="bf16-fp32grad")
     with pytest.raises(
-        ValueError, match=f"ep_rule='{rule}' with ep=2: .* use ep_rule='{works}', or framework="
+        ValueError, match="use ep_rule='folded' with dp a multiple of 8, or framework='textbook'"
     ):
         pb.program(s)
+    folded = scenario_of("megatron", MODEL, dp=8, ep=8, recipe="bf16-fp32grad")
+    assert pb.program(folded).memory().peak_bytes > 0
+
+
+def test_who_knows_no_experts_refuses_those_and_not_the_rule():
+    for framework in ("nanotron", "torch"):
+        s = scenario_of(framework, MODEL, dp=4, ep=2, recipe="bf16")
+        with pytest.raises(ValueError, match="model small of experts|expert") as refused:
+            pb.program(s)
+        assert "ep_rule" not in str(refused.value)
 
 
 def test_parts_of_an_expert_must_divide_the_other_ranks():

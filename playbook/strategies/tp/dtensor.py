@@ -23,6 +23,9 @@ OTHERS, NEW_OTHERS, OWN_COPY = "rows of other ranks", "new rows of other ranks",
 OF_HEADS = ("q_norm", "k_norm")
 """Norms that each rank applies to its own heads, sequence parallelism or not."""
 
+BIASES = ("self_attn.o_proj.bias", "mlp.down_proj.bias")
+"""Biases behind products that are split by input features."""
+
 
 def with_dtensor(block: Block, whole: tuple[Weight, ...], ctx: Context) -> Block:
     """Add DTensor's own to a block that is split already.
@@ -57,6 +60,7 @@ def left_partial(weight: Weight, ctx: Context) -> Weight:
     """Mark a weight that every rank holds whole and that saw a part of the tokens only."""
     split = weight.tp_dim is not None or weight.expert
     seen = ctx.sequence_parallel or any(name in weight.name for name in OF_HEADS)
+    split = split or weight.name in BIASES  # of gathered gradients, which all ranks have
     return replace(weight, partial="tp") if seen and not split else weight
 
 

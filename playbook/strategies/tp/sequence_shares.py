@@ -107,22 +107,23 @@ def gathered_gradient(block: Block, junction: Junction, first: str) -> Block:
     product = first.rpartition("/")[0]
     gather = At("B", before(block.backward, first))
     last = At("B", [op.name for op in block.backward if op.owner == product and op.op != "add"][-1])
-    ready = next(weight.ready for weight in block.weights if weight.name == f"{product}.weight")
+    ready = [weight.ready for weight in block.weights if weight.name.startswith(f"{product}.")]
     whole = Tensor(
         name=f"gathered gradient of {product}",
         term="temporary",
         bytes=junction.bytes,
         birth=gather,
         bwd_end=last,
-        weight_end=ready,
+        weight_end=ready[-1],
     )
     tensors = (own_share(tensor, ready, gather) for tensor in block.tensors)
     return replace(block, tensors=(*tensors, whole))
 
 
-def own_share(tensor: Tensor, ready: At, gather: At) -> Tensor:
-    """The share of a gradient that is gathered: W does not need it, nor does the product itself."""
-    if tensor.birth.segment != "B" or tensor.region != "full" or tensor.weight_end != ready:
+def own_share(tensor: Tensor, ready: Sequence[At], gather: At) -> Tensor:
+    """The share of a gradient that is gathered: W does not need it, for weight or bias, nor does the product
+    itself."""
+    if tensor.birth.segment != "B" or tensor.region != "full" or tensor.weight_end not in ready:
         return tensor
-    end = gather if tensor.bwd_end == ready else tensor.bwd_end
+    end = gather if tensor.bwd_end in ready else tensor.bwd_end
     return replace(tensor, bwd_end=end, weight_end=None)
