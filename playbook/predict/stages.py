@@ -1,6 +1,6 @@
 """A scenario's stages: the framework's templates, put through the layout's passes in their order."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -17,18 +17,16 @@ from playbook.predict.orders import (
     splits_backward,
 )
 from playbook.predict.rates import rates_of
+from playbook.predict.stage_templates import by_recipe, end_template, layer_template, table_copy
 from playbook.predict.unbuilt import refuse_unbuilt
-from playbook.program.adapters import adapt
 from playbook.program.assemble import assemble
-from playbook.program.block import Block, Weight
 from playbook.program.lay import Stage
-from playbook.program.narrow_inputs import narrow_inputs
 from playbook.program.passes import ORDER, Blocks, Plan
 from playbook.program.policy import Context, Sizes
 from playbook.program.recompute import recompute
 from playbook.program.schedule import Schedule
 from playbook.program.sizes import narrower
-from playbook.program.state import with_workspace
+from playbook.program.state import int_of, with_workspace
 from playbook.program.step import Program
 from playbook.program.summary import RankMemory, Summaries, rank_memory
 from playbook.program.weight_calls import call_by_call
@@ -123,18 +121,6 @@ def templates(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     return (first, *(made[kind] for kind in kinds), end)
 
 
-@lru_cache(maxsize=128)
-def layer_template(rule: Callable[[Sizes, int], Block], sizes: Sizes, layer: int) -> Block:
-    """A framework's layer; one scenario asks for the same one for each stage, and each view of it again."""
-    return rule(sizes, layer)
-
-
-@lru_cache(maxsize=64)
-def end_template(rule: Callable[[Sizes], Block], sizes: Sizes) -> Block:
-    """A framework's embedding or head, likewise."""
-    return rule(sizes)
-
-
 def kinds_of(s: Scenario, layers: Sequence[int]) -> list[tuple[int, int | None]]:
     """What tells layers apart: their weights, and a window that is narrower than the sequence."""
     windows = [narrower(window, s.workload.sequence) for window in s.model.windows]
@@ -147,21 +133,9 @@ def stage_numbers(s: Scenario, stage: int) -> range:
     return range(before, before + s.stage_layers[stage])
 
 
-def table_copy(sizes: Sizes, head: Block) -> tuple[Weight, ...]:
-    """The token table that the last stage holds too where the head is tied to it."""
-    table = sizes.embedding_parameters[0]
-    product = next(op for op in head.backward if op.owner == "lm_head" and op.for_weights)
-    ready = head.weights[0].ready._replace(row=product.name)
-    return (Weight(name="lm_head.weight", shape=table.shape, tp_dim=table.tp_dim, ready=ready),)
-
-
 def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None = None) -> Blocks:
     """A stage's blocks after every pass; as for `templates`."""
-    blocks = by_recipe(s, templates(s, slot, ctx, layers), ctx)
-    data = pass_of(s, "data")
-    for step in BEFORE_RECOMPUTE:
-        plan = pass_of(s, step)
-        blocks = plan.rewrite(blocks, ctx) if plan is not None else blocks
+    blocks, data = on_ranks(s, slot, ctx, layers), pass_of(s, "data")
     blocks = recompute(blocks, ctx.recompute, ctx.policy.stops_early, ctx.policy.selective_keeps)
     if ctx.policy.keeps_boundaries:
         blocks = keep_input(blocks)
@@ -171,7 +145,8 @@ def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     if data is not None:
         distinct = {id(block): block for block in blocks}.values()
         every = tuple(weight for block in distinct for weight in block.weights)
-        blocks = data.rewrite(blocks, replace(ctx, root=root, stage=every))
+        before, after = beside(s, slot, ctx) if layers is None else ((), ())
+        blocks = data.rewrite(blocks, replace(ctx, root=root, stage=every, before=before, after=after))
     if ctx.policy.leaves_to_weights and ctx.pipelined:
         if slot % s.layout.stages == 0:
             blocks = leave_to_weights(blocks)
@@ -182,13 +157,30 @@ def blocks_of(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None
     return ctx.policy.finish(blocks, s, ctx)
 
 
-def by_recipe(s: Scenario, blocks: Blocks, ctx: Context) -> Blocks:
-    """Blocks with the adapters of the workload, and saved inputs of products in the recipe's dtype."""
-    lora = s.workload.lora
-    if lora is not None:
-        tokens = Sizes.of(s.model, s.workload, s.recipe, symbolic=ctx.symbolic).T
-        blocks = adapt(blocks, lora, s.recipe, tokens)
-    return narrow_inputs(blocks, s.recipe)
+def on_ranks(s: Scenario, slot: int, ctx: Context, layers: Sequence[int] | None = None) -> Blocks:
+    """A stage's blocks after the passes whose rows recomputation repeats; as for `templates`."""
+    blocks = by_recipe(s, templates(s, slot, ctx, layers), ctx)
+    for step in BEFORE_RECOMPUTE:
+        plan = pass_of(s, step)
+        blocks = plan.rewrite(blocks, ctx) if plan is not None else blocks
+    return blocks
+
+
+def beside(s: Scenario, slot: int, ctx: Context) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Elements of each weight of the rank's stages before and behind one, where it hands out whole weights
+    of all of them together; else none."""
+    if s.layout.zero != 1 or s.layout.pp == 1 or not ctx.policy.broadcasts or ctx.symbolic:
+        return (), ()
+    owners = routes(s)[0]
+    mine = [other for other, owner in enumerate(owners) if owner == owners[slot]]
+    before, after = ([other for other in mine if (other - slot) * way > 0] for way in (-1, 1))
+    return numels(s, tuple(before), ctx), numels(s, tuple(after), ctx)
+
+
+@lru_cache(maxsize=128)
+def numels(s: Scenario, slots: tuple[int, ...], ctx: Context) -> tuple[int, ...]:
+    """Elements of each weight of some stages; the stages of one rank ask for each other's."""
+    return tuple(int_of(w.numel) for slot in slots for block in on_ranks(s, slot, ctx) for w in block.weights)
 
 
 def layer_numbers(s: Scenario, slot: int) -> list[int]:
@@ -209,7 +201,7 @@ def lay_distinct(s: Scenario, ctx: Context, slots: Iterable[int]) -> dict[int, S
         stage = slot % s.layout.stages
         first_chunk = slot < s.layout.pp and ctx.policy.workspace_bytes > 0
         kinds = tuple(kinds_of(s, stage_numbers(s, stage)))
-        key = (stage == 0, stage == last, kinds, first_chunk, *near(s, slot))
+        key = (stage == 0, stage == last, kinds, first_chunk, *near(s, slot), *beside(s, slot, ctx))
         if key not in laid:
             laid[key] = lay(s, slot, ctx)
         found[slot] = laid[key]

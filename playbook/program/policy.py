@@ -137,6 +137,9 @@ class Context:
     """Weights of the stage's ends (embedding, last norm, head): one unit, after the tensor pass."""
     stage: tuple[Weight, ...] = ()
     """All distinct weights of the stage, after the tensor pass."""
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    """Elements of each weight of the rank's other stages that are handed out with those of this one."""
 
     @property
     def shard(self) -> int:

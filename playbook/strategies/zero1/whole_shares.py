@@ -2,6 +2,7 @@
 
 `ZeroRedundancyOptimizer` (torch 2.13, `_partition_parameters`) never cuts a parameter. Shares are as uneven
 as that makes them: among more ranks than parameters some hold nothing, and the first holds the token table.
+A pipeline rank shares the parameters of all its stages out at once, in the order of the stages.
 After the step every parameter is broadcast by itself, rank by rank.
 """
 
@@ -24,18 +25,22 @@ SCRATCH_NAME = "optimizer scratch"
 def hand_out(blocks: Blocks, ctx: Context) -> Blocks:
     """Replace equal shares of the optimizer's state by this rank's whole parameters.
 
-    All of them count at the first block that has weights; formulas in symbols keep the equal share.
+    All of this stage count at its first block that has weights, and the broadcasts of all the rank's stages
+    at the first of them; formulas in symbols keep the equal share.
     """
     place = next((index for index, block in enumerate(blocks) if block.weights), None)
     if place is None or ctx.shard == 1 or ctx.even_shares:
         return blocks
-    shares = partition([int_of(w.numel) for w in held(blocks)], ctx.shard) if not ctx.symbolic else []
-    numels = shares[ctx.place(False)] if shares else []
+    every = [] if ctx.symbolic else [*ctx.before, *(int_of(w.numel) for w in held(blocks)), *ctx.after]
+    shares = partition(every, ctx.shard)
+    own = range(len(ctx.before), len(every) - len(ctx.after))
+    numels = [every[number] for number in shares[ctx.place(False)] if number in own]
     emptied: dict[int, Block] = {}
     found = [emptied.setdefault(id(block), resized(block, [], ctx)) for block in blocks]
     found[place] = resized(blocks[place], numels, ctx)
-    if not ctx.symbolic:
-        found[0] = replace(found[0], optimizer=broadcasts(found[0], shares, ctx))
+    if not ctx.symbolic and not ctx.before:
+        in_turn = [every[number] for share in shares for number in share]
+        found[0] = replace(found[0], optimizer=broadcasts(found[0], in_turn, ctx))
     return tuple(found)
 
 
@@ -45,19 +50,19 @@ def held(blocks: Sequence[Block]) -> list[Weight]:
 
 
 def partition(numels: Sequence[int], ranks: int) -> list[list[int]]:
-    """Elements of every parameter of each rank.
+    """Numbers of the parameters of each rank; of equal ones the earlier goes first.
 
     Examples
     --------
     >>> partition([4, 9, 4, 1], 2)
-    [[9], [4, 4, 1]]
+    [[1], [0, 2, 3]]
     """
     shares: list[list[int]] = [[] for _ in range(ranks)]
     loads = [(0, rank) for rank in range(ranks)]
-    for numel in sorted(numels, reverse=True):
+    for number in sorted(range(len(numels)), key=numels.__getitem__, reverse=True):
         load, rank = loads[0]
-        shares[rank].append(numel)
-        heapq.heapreplace(loads, (load + numel, rank))
+        shares[rank].append(number)
+        heapq.heapreplace(loads, (load + numels[number], rank))
     return shares
 
 
@@ -82,8 +87,8 @@ def size_of(tensor: Tensor, numels: Sequence[int], ctx: Context) -> object:
     return each * copies * (max(numels, default=0) if one_by_one else sum(numels))
 
 
-def broadcasts(block: Block, shares: Sequence[Sequence[int]], ctx: Context) -> tuple[Op, ...]:
-    """One broadcast a parameter, rank by rank."""
+def broadcasts(block: Block, numels: Sequence[int], ctx: Context) -> tuple[Op, ...]:
+    """One broadcast a parameter, in the order given."""
     made = [
         Op(
             owner="",
@@ -94,7 +99,6 @@ def broadcasts(block: Block, shares: Sequence[Sequence[int]], ctx: Context) -> t
             stream="gather",
             absolute=True,
         )
-        for share in shares
-        for numel in share
+        for numel in numels
     ]
     return rows((*block.optimizer, *made))
