@@ -9,6 +9,7 @@ from playbook.schedules import plans
 from playbook.schedules.registry import check_framework
 from playbook.spec import Layout, Scenario
 from playbook.spec.adapters import adapters
+from playbook.spec.degrees import ranks_for_experts
 from playbook.spec.scenario import PREDICTED, check_tensor_parallel
 from playbook.spec.vocabulary import pads_vocabulary
 
@@ -91,8 +92,7 @@ def refuse_rule(framework: str, s: Scenario) -> None:
 
 def room_for_experts(layout: Layout) -> str:
     """Say with which dp experts can be dealt out over ranks that exist, where they cannot with this one."""
-    parts, others = layout.ep * layout.etp, layout.cp * layout.tp
-    unit = math.lcm(parts // math.gcd(parts, others), layout.dp_replicate)
+    unit = math.lcm(ranks_for_experts(layout), layout.dp_replicate)
     return "" if layout.dp % unit == 0 else f" with dp a multiple of {unit}"
 
 

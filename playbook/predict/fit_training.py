@@ -9,6 +9,7 @@ from playbook.predict.memory import driver_terms
 from playbook.predict.reserved import unused_of
 from playbook.predict.stages import program_of, rank_memories
 from playbook.spec import Cluster, Model, Scenario, cluster
+from playbook.spec.degrees import ranks_for_experts
 from playbook.spec.rules import divisors
 
 MOST_GPUS = 2**17
@@ -122,11 +123,7 @@ def worlds(s: Scenario) -> Choices:
 
 def expert_unit(s: Scenario) -> int:
     """What dp must be a multiple of so that experts can be dealt out over ranks that exist."""
-    layout = s.layout
-    if layout.ep_rule == "independent":
-        return 1
-    parts = layout.ep * layout.etp
-    return parts // math.gcd(parts, layout.cp * layout.tp)
+    return 1 if s.layout.ep_rule == "independent" else ranks_for_experts(s.layout)
 
 
 def enough(machines: Cluster, gpus: int) -> Cluster:

@@ -50,6 +50,18 @@ def check_has_experts(model: Model, ep: object, etp: object) -> None:
             raise ValueError(f"{name}={degree} but {model.name} has no routed experts; use {name}=1")
 
 
+def ranks_for_experts(layout: Layout) -> int:
+    """What dp must be a multiple of so that experts can be dealt out over ranks of dp, cp and tp.
+
+    Examples
+    --------
+    >>> ranks_for_experts(Layout(dp=8, tp=2, ep=8))
+    4
+    """
+    parts = layout.ep * layout.etp
+    return parts // math.gcd(parts, layout.cp * layout.tp)
+
+
 def check_experts(model: Model, layout: Layout) -> None:
     """Refuse degrees that do not divide the experts and their width, or a model without any."""
     moe = model.moe

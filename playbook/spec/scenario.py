@@ -12,6 +12,7 @@ from playbook.spec.layout import Layout
 from playbook.spec.model import Model
 from playbook.spec.recipe import Recipe, recipe
 from playbook.spec.rules import choice, divides, divisors, settle
+from playbook.spec.stage_layers import uneven
 from playbook.spec.vocabulary import pads_vocabulary
 from playbook.spec.workload import Workload
 
@@ -191,12 +192,11 @@ def check_stages(model: Model, layout: Layout) -> None:
             f"stage{'s' * (model.layers > 1)}"
         )
     if model.layers % layout.stages:
-        base, more = divmod(model.layers, layout.stages)
-        uneven = ",".join([str(base + 1)] * more + [str(base)] * (layout.stages - more))
+        dealt = ",".join(map(str, uneven(model.layers, layout.stages) or ()))
         works = ", ".join(str(d) for d in divisors(model.layers) if d <= 4 * layout.stages)
         raise ValueError(
             f"pp={layout.pp} x chunks={layout.chunks} = {layout.stages} stages do not divide layers="
-            f"{model.layers} of {model.name}; use {works} stages, or uneven ones: stage_layers={uneven}"
+            f"{model.layers} of {model.name}; use {works} stages, or uneven ones: stage_layers={dealt}"
         )
 
 

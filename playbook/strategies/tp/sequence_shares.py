@@ -37,10 +37,9 @@ def before(ops: Sequence[Op], row: str) -> str:
     return names[names.index(row) - 1]
 
 
-def behind(ops: Sequence[Op], row: str) -> str:
-    """The row behind one."""
-    names = [op.name for op in ops]
-    return names[names.index(row) + 1]
+def after(ops: Sequence[Op], row: str) -> Sequence[Op]:
+    """The rows behind one."""
+    return ops[[op.name for op in ops].index(row) + 1 :]
 
 
 def gathered_input(block: Block, junction: Junction, first: str, ctx: Context) -> Block:
@@ -65,11 +64,6 @@ def gathered_input(block: Block, junction: Junction, first: str, ctx: Context) -
     return replace(block, tensors=tuple(tensors))
 
 
-def after(ops: Sequence[Op], row: str) -> Sequence[Op]:
-    """The rows behind one."""
-    return ops[[op.name for op in ops].index(row) + 1 :]
-
-
 def reduced(block: Block, junction: Junction, last: At, ctx: Context) -> Block:
     """Cut what a part makes, in either direction, to a share where it is reduced and scattered.
 
@@ -79,7 +73,7 @@ def reduced(block: Block, junction: Junction, last: At, ctx: Context) -> Block:
         Row that makes it.
     """
     ops = block.forward if last.segment == "F" else block.backward
-    scatter = At(last.segment, behind(ops, last.row))
+    scatter = At(last.segment, after(ops, last.row)[0].name)
     tensors: list[Tensor] = []
     for tensor in block.tensors:
         if tensor.birth == last and tensor.bytes == junction.bytes:
